@@ -107,7 +107,7 @@ fn dperf(words: &[OsString]) -> Result<Vec<OsString>, String> {
         }
     }
     ours.push(
-        file.ok_or("dperf: no configuration; dperf -c FILE [-t]")?
+        file.ok_or("dperf: no configuration file; usage: dperf -c FILE [-t]")?
             .clone(),
     );
     ours.extend(match tests {

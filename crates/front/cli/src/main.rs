@@ -223,20 +223,24 @@ fn in_one_line(text: &str) -> String {
     let text = lines.join("; ");
     let mut text = text.strip_prefix("error: ").unwrap_or(&text).to_owned();
     for (of_the_library, ours) in [
-        ("invalid digit found in string", "not a whole number from 0"),
         (
-            "cannot parse integer from empty string",
-            "a number is missing",
+            "invalid digit found in string",
+            "expected a whole number (0 or more)",
         ),
-        (
-            "number too large to fit in target type",
-            "too large a number",
-        ),
-        ("invalid float literal", "not a number"),
+        ("cannot parse integer from empty string", "missing number"),
+        ("number too large to fit in target type", "number too large"),
+        ("invalid float literal", "expected a number"),
     ] {
         if let Some(rest) = text.strip_suffix(of_the_library) {
             text = format!("{rest}{ours}");
         }
+    }
+    // "'--size <SIZE>': 63 is not in 64..=65535" of the library.
+    if let Some((before, range)) = text.rsplit_once(" is not in ")
+        && let Some((least, most)) = range.split_once("..=")
+        && let Some((option, _)) = before.rsplit_once(": ")
+    {
+        text = format!("{option}: must be between {least} and {most}");
     }
     let negative = text.strip_prefix("unexpected argument '-");
     if negative.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
@@ -273,11 +277,11 @@ mod tests {
             ),
             (
                 &["wirebench", "linerate", "--size", "63"],
-                "invalid value '63' for '--size <SIZE>': 63 is not in 64..=65535; see --help",
+                "invalid value '63' for '--size <SIZE>': must be between 64 and 65535; see --help",
             ),
             (
                 &["wirebench", "tx", "-i", "lo", "--seed", "banana"],
-                "invalid value 'banana' for '--seed <NUMBER>': not a whole number from 0; see --help",
+                "invalid value 'banana' for '--seed <NUMBER>': expected a whole number (0 or more); see --help",
             ),
             (
                 &["wirebench", "tx", "-i", "lo", "--rate", "-5kpps"],

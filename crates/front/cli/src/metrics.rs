@@ -59,7 +59,8 @@ impl FromStr for Address {
         let one = || text.parse().map(Self::One);
         port.map_or_else(one, |port| Ok(Self::All(port)))
             .map_err(|_| {
-                "127.0.0.1:9464, [::1]:9464 or :9464 (all addresses) is allowed".to_owned()
+                "expected an address such as 127.0.0.1:9464, [::1]:9464 or :9464 (all addresses)"
+                    .to_owned()
             })
     }
 }
@@ -108,7 +109,7 @@ pub(crate) fn serve(args: &MetricsArgs, signals: &Signals) -> Result<()> {
         Address::All(port) => format!(":{port}"),
         Address::One(address) => address.to_string(),
     };
-    let failed = |e: io::Error| anyhow!("--metrics {place}: cannot listen there: {e}");
+    let failed = |e: io::Error| anyhow!("--metrics: cannot listen on {place}: {e}");
     let listener = address.listen().map_err(failed)?;
     let local = listener.local_addr().map_err(failed)?;
     let shared = Shared::default();
@@ -123,7 +124,9 @@ pub(crate) fn serve(args: &MetricsArgs, signals: &Signals) -> Result<()> {
         signals: signals.clone(),
     };
     if SERVER.set(server).is_err() {
-        return Err(anyhow!("--metrics {place}: metrics are served already"));
+        return Err(anyhow!(
+            "--metrics: cannot serve {place}: metrics are already served"
+        ));
     }
     say(format_args!("metrics at http://{local}/metrics"));
     Ok(())
@@ -224,7 +227,7 @@ fn turn_away(stream: TcpStream) {
         Instant::now() + PATIENCE,
         "503 Service Unavailable\r\nRetry-After: 1",
         "text/plain",
-        "four others are reading; try again\n",
+        "too many readers (limit 4); try again\n",
         true,
     );
     let _ = stream.shutdown(Shutdown::Write);

@@ -36,12 +36,12 @@ pub(crate) fn confirm(plan: &mut Plan) -> Result<()> {
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
         let (port, why) = &concerns[0];
         bail!(
-            "{port}: {why}; these tests overload the device on purpose (RFC 6815). Give --isolated (isolated = true \
-             in [procedure.suite]) if nothing else is in the network behind {targets}"
+            "{port}: {why}; these tests overload the device on purpose (RFC 6815); if no other system uses the network \
+             behind {targets}, give --isolated (isolated = true in [procedure.suite])"
         );
     }
     say(
-        "These tests overload the device on purpose, and belong in a network of their own (RFC 6815).",
+        "These tests overload the device on purpose; run them only in an isolated network (RFC 6815).",
     );
     for (port, why) in &concerns {
         say(format_args!("  interface    {port}: {why}"));
@@ -49,12 +49,12 @@ pub(crate) fn confirm(plan: &mut Plan) -> Result<()> {
     say(format_args!("  peak load    {}", peak(suite)));
     say(format_args!("  addresses    {}", destinations(plan)));
     say(format_args!(
-        "Is nothing else in the network behind {targets}? [y/N]"
+        "Is the network behind {targets} isolated? [y/N]"
     ));
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer)?;
     if !matches!(answer.trim(), "y" | "Y" | "yes") {
-        bail!("not confirmed, so nothing was sent; --isolated confirms it beforehand");
+        bail!("not confirmed: nothing was sent; confirm in advance with --isolated");
     }
     if let Some(Procedure::Suite(suite)) = &mut plan.procedure {
         suite.isolated = true;
@@ -89,7 +89,7 @@ fn concerns(plan: &Plan) -> Result<Vec<(String, String)>> {
                 .iter()
                 .find(|known| !is_for_tests(known.address))
                 .map(|known| format!("it has the address {known}")),
-            Err(error) => Some(format!("where it leads cannot be told ({error})")),
+            Err(error) => Some(format!("cannot read its routes ({error})")),
         };
         found.extend(why.map(|why| (port.to_owned(), why)));
     }
@@ -110,8 +110,8 @@ fn peak(suite: &SuitePlan) -> String {
     match (suite.max, suite.of) {
         (Some(max), Quantity::Frames) => max.to_string(),
         (Some(max), of) => format!("{max} {}", of.unit()),
-        (None, Quantity::Frames) => "line rate, or all that the tester can do".to_owned(),
-        (None, _) => "all that the tester can do".to_owned(),
+        (None, Quantity::Frames) => "line rate, or the maximum of the tester".to_owned(),
+        (None, _) => "the maximum of the tester".to_owned(),
     }
 }
 
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn what_is_told_before_it_starts() {
         let mut suite = SuitePlan::default();
-        assert_eq!(peak(&suite), "line rate, or all that the tester can do");
+        assert_eq!(peak(&suite), "line rate, or the maximum of the tester");
         suite.max = "40kpps".parse().ok();
         assert_eq!(peak(&suite), "40kpps");
         let plan = |bidir| Plan {

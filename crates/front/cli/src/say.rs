@@ -9,9 +9,21 @@ use std::{
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Prints a line.
+/// Prints a line, without the numbers of system errors, such as "(os error 2)".
 pub(crate) fn say(text: impl Display) {
-    say_as_is(format_args!("{text}\n"));
+    say_as_is(without_numbers(format!("{text}\n")));
+}
+
+/// Removes the error numbers that the library adds to the texts of system errors.
+fn without_numbers(mut text: String) -> String {
+    const BEFORE: &str = " (os error ";
+    while let Some(at) = text.find(BEFORE) {
+        let Some(end) = text[at..].find(')') else {
+            break;
+        };
+        text.replace_range(at..=at + end, "");
+    }
+    text
 }
 
 /// Prints a text that contains its line ends.
@@ -52,5 +64,20 @@ impl Write for Listener {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn system_errors_have_no_numbers() {
+        let error = io::Error::from_raw_os_error(2);
+        assert_eq!(
+            without_numbers(format!("cannot open a: {error}; or b: {error}\n")),
+            "cannot open a: No such file or directory; or b: No such file or directory\n"
+        );
+        assert_eq!(without_numbers("(os error".to_owned()), "(os error");
     }
 }

@@ -108,7 +108,7 @@ fn about(run: &Prepared) -> About {
         searches: plan.has(JobKind::Bench),
         reading: None,
         fixed_rate: (!Steering::is_followed_by(plan))
-            .then(|| "only loads by ports can, and this run has others or none".to_owned()),
+            .then(|| "only loads on ports support this".to_owned()),
         unicode: unicode(),
         color: color(),
     }
@@ -171,7 +171,7 @@ impl Live {
             title: "stat".to_owned(),
             planned_ns: planned.map(ns),
             reading: Some(reading),
-            fixed_rate: Some("stat sends nothing, it only reads".to_owned()),
+            fixed_rate: Some("stat does not send traffic".to_owned()),
             unicode: unicode(),
             color: color(),
             ..About::default()

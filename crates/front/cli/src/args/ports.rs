@@ -99,7 +99,7 @@ pub(crate) fn xdp_mode(text: &str) -> Result<XdpMode, String> {
         "zero-copy" => Ok(XdpMode::ZeroCopy),
         "native" => Ok(XdpMode::Native),
         "generic" => Ok(XdpMode::Generic),
-        _ => Err("auto, zero-copy, native or generic is allowed".to_owned()),
+        _ => Err("expected auto, zero-copy, native or generic".to_owned()),
     }
 }
 
@@ -109,7 +109,7 @@ impl TransmitArgs {
         match &self.cpus {
             None => Ok(Vec::new()),
             Some(text) => wb_machine::cpu::parse_list(text).ok_or_else(|| {
-                anyhow::anyhow!("--cpus {text:?} is not a list of CPUs such as 2,3 or 2-5")
+                anyhow::anyhow!("--cpus: expected a list of CPUs such as 2,3 or 2-5, got {text:?}")
             }),
         }
     }
@@ -149,7 +149,9 @@ impl ReceiveArgs {
 pub(crate) fn take(cpus: &mut Vec<u32>, workers: u32) -> anyhow::Result<Vec<u32>> {
     let (left, workers) = (cpus.len(), workers as usize);
     if left > 0 && left < workers {
-        anyhow::bail!("--cpus: {left} left for {workers} workers; name one for each");
+        anyhow::bail!(
+            "--cpus: {workers} workers need {workers} CPUs, but only {left} left; pass more CPUs or fewer workers"
+        );
     }
     Ok(cpus.drain(..workers.min(left)).collect())
 }

@@ -65,7 +65,7 @@ impl PrintArgs {
                 3 => TimeForm::SincePrevious,
                 4 => TimeForm::DateTime,
                 5 => TimeForm::SinceFirst,
-                _ => anyhow::bail!("-t is allowed up to five times (-ttttt)"),
+                _ => anyhow::bail!("-t: expected at most five times (-ttttt)"),
             },
             precision: if nano {
                 print::Precision::Nano

@@ -18,31 +18,31 @@ pub(crate) const DISSECTION: [Row; 5] = [
         'E',
         "",
         true,
-        "nothing is decrypted; a file can be given to tcpdump or tshark",
+        "decryption is not supported; write a file and read it with tcpdump or tshark",
     ),
     (
         'M',
         "",
         true,
-        "TCP-MD5 signatures are not checked; a file can be given to tcpdump",
+        "TCP-MD5 signatures are not checked; write a file and read it with tcpdump",
     ),
     (
         'T',
         "",
         true,
-        "payloads are not taken apart, so none can be forced; `wirebench read --as tcpdump` and `--decode` do",
+        "payloads are not decoded; use `wirebench read --as tcpdump` or `--decode`",
     ),
     (
         'm',
         "",
         true,
-        "SMI modules are not loaded, as SNMP is not taken apart; `wirebench read --decode` does",
+        "SNMP is not decoded, so SMI modules are not loaded; use `wirebench read --decode`",
     ),
     (
         'u',
         "",
         false,
-        "NFS is not taken apart; `wirebench read --decode` does",
+        "NFS is not decoded; use `wirebench read --decode`",
     ),
 ];
 

@@ -118,13 +118,14 @@ fn bits(option: &str, text: &str) -> anyhow::Result<u64> {
         .trim_end_matches("bps")
         .trim_end_matches("bit")
         .to_owned();
-    wb_model::units::parse_count(&number)
-        .map_err(|_| anyhow::anyhow!("{option}: {text:?} is no rate in bits per second: 100m, 1g"))
+    wb_model::units::parse_count(&number).map_err(|_| {
+        anyhow::anyhow!("{option}: expected bits per second such as 100m or 1g, got {text:?}")
+    })
 }
 
 fn cpu(text: &str) -> anyhow::Result<u32> {
     text.parse()
-        .map_err(|_| anyhow::anyhow!("--cpu: {text:?} is no number of a CPU"))
+        .map_err(|_| anyhow::anyhow!("--cpu: expected a CPU number, got {text:?}"))
 }
 
 impl SocketArgs {

@@ -163,13 +163,13 @@ fn number(text: &str) -> Option<u64> {
 fn byte(text: &str) -> Result<u8, String> {
     number(text)
         .and_then(|n| u8::try_from(n).ok())
-        .ok_or_else(|| "0 to 255 (0x00 to 0xff) is allowed".to_owned())
+        .ok_or_else(|| "must be between 0 and 255 (0x00 and 0xff)".to_owned())
 }
 
 fn word(text: &str) -> Result<u16, String> {
     number(text)
         .and_then(|n| u16::try_from(n).ok())
-        .ok_or_else(|| "0 to 65535 (0x0000 to 0xffff) is allowed".to_owned())
+        .ok_or_else(|| "must be between 0 and 65535 (0x0000 and 0xffff)".to_owned())
 }
 
 impl FrameArgs {
@@ -257,7 +257,7 @@ fn overlay(common: &Stream, text: &str) -> anyhow::Result<Stream> {
     for part in text.split_whitespace() {
         let (key, value) = part
             .split_once('=')
-            .ok_or_else(|| wrong(format!("{part:?} is not KEY=VALUE")))?;
+            .ok_or_else(|| wrong(format!("expected KEY=VALUE, got {part:?}")))?;
         let key = key.replace('-', "_");
         let as_given = || match (value.parse::<i64>(), value) {
             (Ok(n), _) => toml::Value::Integer(n),

@@ -42,7 +42,7 @@ pub(crate) enum BenchCommand {
         wirebench bench rfc2544 --tx eth2 --rx eth3 --tests throughput --modifiers bursts\n  \
         wirebench bench rfc2544 examples/bench/rfc2544.toml --json >result.json\n  \
         wirebench bench rfc2544 --tx eth2 --rx eth3 --criteria '64.throughput>=1m,p99<=500us'\n\n\
-        It overloads the device: for an isolated network (RFC 6815). With a live service use y1564 out of hours.")]
+        The tests overload the device, so use them only in an isolated network (RFC 6815).")]
     Rfc2544(Box<Rfc2544Args>),
     /// Highest loads that meet loss goals (NDR and PDR), found together by MLRsearch (RFC 9971).
     #[command(after_help = "Examples:\n  \
@@ -145,11 +145,11 @@ impl LbArgs {
                 plan_from_toml(&name, &text)?
             }
             (None, Some(name)) => lab::plan(name)?.into(),
-            (None, None) => bail!("give a plan, or --lab NAME"),
+            (None, None) => bail!("no plan: give PLAN.toml or --lab NAME"),
         };
         match &mut plan.procedure {
             Some(Procedure::Lb(lb)) => self.apply(lb),
-            _ => bail!("the plan has no [procedure.lb]; `wirebench run` runs it"),
+            _ => bail!("the plan has no [procedure.lb]; run it with `wirebench run`"),
         }
         Ok(plan)
     }

@@ -182,14 +182,9 @@ impl Table for Capturing {
             'I',
             "monitor-mode",
             false,
-            "monitor mode is for Wi-Fi; frames are captured as Ethernet only",
+            "Wi-Fi monitor mode is not supported",
         ),
-        (
-            'V',
-            "",
-            true,
-            "`wirebench read` takes several files by their names",
-        ),
+        ('V', "", true, "give several files to `wirebench read`"),
     ];
 }
 
@@ -198,7 +193,7 @@ fn direction(text: &str) -> Result<Direction, String> {
         "in" => Ok(Direction::In),
         "out" => Ok(Direction::Out),
         "inout" => Ok(Direction::Inout),
-        _ => Err("it is in, out or inout".to_owned()),
+        _ => Err("expected in, out or inout".to_owned()),
     }
 }
 
@@ -230,13 +225,13 @@ impl CaptureArgs {
         ];
         let mut users = users.iter().filter(|(uses, _)| *uses);
         if let (Some((_, one)), Some((_, other))) = (users.next(), users.next()) {
-            bail!("{one} and {other} both need standard output; one of them is allowed");
+            bail!("{one} and {other} exclude each other: both use standard output");
         }
         if to_stdout {
             drop(stdout().map_err(|e| not_written(&e))?);
         }
         if self.print && self.count {
-            bail!("--count prints no frame, --print prints each; one of them is allowed");
+            bail!("--count and --print exclude each other");
         }
         Ok(())
     }
@@ -273,7 +268,7 @@ impl CaptureArgs {
         let (locators, mut notes) = self.port.locators()?;
         if self.filter_file.is_some() && !self.filter.is_empty() {
             notes.push(format!(
-                "-F gives the filter; {:?} is not used",
+                "-F replaces the filter {:?}",
                 self.filter.join(" ")
             ));
         }
@@ -316,7 +311,7 @@ pub(crate) fn run(args: &CaptureArgs, given: &Given) -> Result<u8> {
         return super::selftest::run(&args.test, args.port.xdp, args.quiet, args.json);
     }
     // clap does not enforce `requires` for an option that conflicts with --self-test.
-    given.refuse_of::<super::selftest::SelfTestArgs>(&[], "only with --self-test")?;
+    given.refuse_of::<super::selftest::SelfTestArgs>(&[], "needs --self-test")?;
     args.check()?;
     if args.list {
         print(&port::list()?);
@@ -454,7 +449,7 @@ pub(crate) fn capture(plan: Plan, mut shown: Shown) -> Result<u8> {
     }
     if unprinted > 0 {
         say(format_args!(
-            "# wirebench: {unprinted} of the frames were not printed, as the lines were read too slowly"
+            "# wirebench: {unprinted} frames were not printed, because the output was read too slowly"
         ));
     }
     if let wb_session::End::Fault(text) = &finished.end {

@@ -198,7 +198,7 @@ fn router(tour: &mut Tour<'_>) -> Step<()> {
     };
     let lab = Lab::up(LabKind::Router, &options)?;
     tour.say(&format!(
-        "\n(a) through a kernel router: {} -> {} -> {}, {TRIAL} a trial\n",
+        "\n(a) through a kernel router: {} -> {} -> {}, {TRIAL} per trial\n",
         lab.port("a0"),
         lab.node("dut"),
         lab.port("b0")
@@ -229,7 +229,7 @@ fn router(tour: &mut Tour<'_>) -> Step<()> {
     let carried = tour.carried.unwrap_or(FIXED as f64);
     let tenth = ((carried / 10.0) as u64).max(1_000);
     tour.say(&format!(
-        "\n(b) latency at 10 % of the highest rate that was carried without loss ({})\n",
+        "\n(b) latency at 10 % of the highest rate without loss ({})\n",
         figures::rate_pps(carried)
     ));
     let report = match tour.trial("router, latency at 10 %", &lab, 64, pps(tenth))? {
@@ -289,7 +289,7 @@ fn impaired(tour: &mut Tour<'_>) -> Step<()> {
     let t = &report.totals;
     let mut table = Table::new()
         .left("frames")
-        .right("the device did")
+        .right("device")
         .right("measured")
         .left("");
     let rows = [
@@ -303,7 +303,7 @@ fn impaired(tour: &mut Tour<'_>) -> Step<()> {
         let same = measured == Some(truth);
         if !same {
             tour.wrong.push(format!(
-                "impair: {name} is {} at the device and {} here",
+                "impair: {name}: the device counted {}, the trial measured {}",
                 truth,
                 figures::count_or(measured)
             ));
@@ -320,7 +320,7 @@ fn impaired(tour: &mut Tour<'_>) -> Step<()> {
         .p50
         .map_or_else(|| "-".to_owned(), |v| figures::time_ns(v as f64));
     tour.say(&format!(
-        "{}  median latency {median} (300 us in the device and the way there and back); limited by {}",
+        "{}  median latency {median} (300 us in the device, plus both links); limited by {}",
         table.text(2),
         report.limited_by
     ));
@@ -352,7 +352,7 @@ fn counters(lab: &Lab) -> Result<DirectionCounters> {
 
 pub(crate) fn run(args: &DemoArgs) -> Result<u8> {
     let in_user_namespace = gain_privileges()?;
-    check_writable(&args.output).context("name another place with --output FILE")?;
+    check_writable(&args.output).map_err(|e| anyhow::anyhow!("{e}; use --output FILE"))?;
     report::check(&args.report)?;
     let mut tour = Tour {
         args,
@@ -369,11 +369,11 @@ pub(crate) fn run(args: &DemoArgs) -> Result<u8> {
     });
     let cpus = wb_machine::cpu::allowed().map_or(0, |c| c.len());
     tour.say(&format!(
-        "wirebench {}: everything below runs on this machine ({cpus} CPUs), in network namespaces",
+        "wirebench {}: runs on this machine only ({cpus} CPUs), in network namespaces",
         env!("CARGO_PKG_VERSION")
     ));
     if in_user_namespace || Privileges::of_this_process().in_user_namespace {
-        tour.say("not root on this machine: in a user namespace, with the packet driver");
+        tour.say("not root: running in a user namespace, with the packet driver");
     }
     let steps: [fn(&mut Tour<'_>) -> Step<()>; 2] = [router, impaired];
     let mut early = None;
@@ -403,9 +403,12 @@ pub(crate) fn run(args: &DemoArgs) -> Result<u8> {
     let summary = match (early, tour.wrong.as_slice()) {
         (Some(_), _) => format!("\ninterrupted after {trials} trials"),
         (None, []) => {
-            format!("\nall {trials} trials add up, and what was measured is what the device did")
+            format!("\nall {trials} trials add up, and all measurements match the device counters")
         }
-        (None, wrong) => format!("\nnot as it must be:\n  {}", wrong.join("\n  ")),
+        (None, wrong) => format!(
+            "\nmeasurements differ from the device counters:\n  {}",
+            wrong.join("\n  ")
+        ),
     };
     let file = args.output.display();
     if let Err(e) = written {
@@ -414,10 +417,10 @@ pub(crate) fn run(args: &DemoArgs) -> Result<u8> {
         tour.say(&summary);
         return Err(Fault(format!("cannot write the report to {file}: {e}")).into());
     }
-    tour.say(&format!("{summary}; all figures are in {file}"));
+    tour.say(&format!("{summary}; all results: {file}"));
     report::write(&tour.runs, &args.report)?;
     tour.say(&format!(
-        "plots and tables for a browser: {}",
+        "report with plots and tables: {}",
         args.report.display()
     ));
     if early.is_none() {

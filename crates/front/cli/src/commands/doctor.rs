@@ -64,7 +64,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<u8> {
     };
     let port = match &args.port {
         Some(locator) if !locator.is_interface() => {
-            bail!("{locator}: doctor looks at network interfaces")
+            bail!("{locator}: doctor checks network interfaces only")
         }
         Some(locator) => Some((&namespace, locator.name.as_str())),
         None => None,
@@ -121,7 +121,7 @@ fn repair_folders() -> Result<()> {
     for dir in wb_fuse::dead_folders()? {
         match wb_fuse::remove_dead(&dir) {
             Ok(()) => say(format!(
-                "{}: took away the control folder of a process that was killed",
+                "{}: removed the control folder of a killed process",
                 dir.display()
             )),
             Err(refused) => say(refused),
@@ -135,7 +135,7 @@ fn dead_folder(dir: &Path) -> Finding {
         level: Level::Warn,
         topic: "control files".to_owned(),
         text: format!(
-            "the process of the control folder on {} was killed; whoever looks into it gets an error",
+            "the process that served the control folder {} was killed; accesses to the folder fail",
             dir.display()
         ),
         fix: Some("wirebench doctor --repair".to_owned()),

@@ -253,7 +253,7 @@ fn rate(text: &str) -> Result<f64, String> {
 fn stage(text: &str) -> Result<HttpStage, String> {
     let parts: Vec<&str> = text.split(':').collect();
     let [from, to, time] = parts[..] else {
-        return Err("FROM:TO:TIME, as in 0:10k:30s".to_owned());
+        return Err("expected FROM:TO:TIME, such as 0:10k:30s".to_owned());
     };
     Ok(HttpStage {
         from: rate(from)?,
@@ -266,7 +266,7 @@ fn tls_version(text: &str) -> Result<TlsVersion, String> {
     match text {
         "1.2" => Ok(TlsVersion::V12),
         "1.3" => Ok(TlsVersion::V13),
-        _ => Err("1.2 or 1.3".to_owned()),
+        _ => Err("expected 1.2 or 1.3".to_owned()),
     }
 }
 
@@ -274,11 +274,13 @@ impl HttpArgs {
     fn job(&self) -> Result<HttpJob> {
         let urls: Result<Vec<HttpUrl>, String> = self.urls.iter().map(|u| u.parse()).collect();
         let urls = urls.map_err(|e| anyhow!(e))?;
-        let first = urls.first().context("a URL is needed")?;
+        let first = urls.first().context("no URL")?;
         let same =
             |u: &HttpUrl| (u.scheme, &u.host, u.port) == (first.scheme, &first.host, first.port);
         if let Some(other) = urls.iter().find(|u| !same(u)) {
-            bail!("{other} is another server than {first}; write a plan with an [[http]] for each");
+            bail!(
+                "all URLs must name the same server ({first}, {other}); write a plan with one [[http]] job per server"
+            );
         }
         let call = |url: &HttpUrl| HttpCall {
             method: self.method.clone(),
@@ -370,8 +372,9 @@ impl HttpArgs {
         };
         let mut cpus = match &self.cpus {
             None => Vec::new(),
-            Some(text) => wb_machine::cpu::parse_list(text)
-                .with_context(|| format!("--cpus {text:?} is not a list of CPUs such as 2,3"))?,
+            Some(text) => wb_machine::cpu::parse_list(text).with_context(|| {
+                format!("--cpus: expected a list of CPUs such as 2,3, got {text:?}")
+            })?,
         };
         Ok(vec![PortPlan {
             workers: self.threads,
@@ -392,7 +395,7 @@ pub(crate) fn run(args: &HttpArgs, given: &Given) -> Result<u8> {
         })?;
         given.refuse_all_but(
             &[ids::<OutputArgs>(), ids::<UnsentArgs>()].concat(),
-            &format!("no effect on a plan; set this in {path}, or change rate and duration by `wirebench run`"),
+            &format!("no effect on a plan; set this in {path}, or change rate and duration with `wirebench run`"),
         )?;
         let mut plan = plan_from_toml(path, &text)?;
         args.unsent.apply(&mut plan);

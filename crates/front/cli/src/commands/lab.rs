@@ -170,7 +170,7 @@ fn conditions(text: &str) -> Result<u32, String> {
     let known = FILTER_CONDITIONS
         .into_iter()
         .find(|n| n.to_string() == text);
-    known.ok_or_else(|| "1 or 25 conditions (RFC 2544 section 11.4)".to_owned())
+    known.ok_or_else(|| "expected 1 or 25 (RFC 2544 section 11.4)".to_owned())
 }
 
 /// Returns the filter conditions for the default traffic of a trial, per address family.
@@ -237,9 +237,7 @@ impl TopologyArgs {
         if let (Some(jitter), Some(delay)) = (self.jitter, self.delay)
             && jitter > delay
         {
-            bail!(
-                "--jitter {jitter} is more than --delay {delay}: a frame cannot leave before it came"
-            );
+            bail!("--jitter: must be at most the delay ({delay}), got {jitter}");
         }
         Ok(())
     }
@@ -372,7 +370,7 @@ pub(crate) fn run(command: LabCommand) -> Result<u8> {
             let state = wb_testbed::up(args.topology.kind.lab(), &args.topology.options(), None)?;
             let list = wb_testbed::list_labs()?;
             let Some(lab) = list.labs.iter().find(|l| l.name == state.name) else {
-                bail!("lab {} is gone already", state.name);
+                bail!("lab {} was removed while it started", state.name);
             };
             print(&if args.json {
                 LabDocument::Up(Versioned::new(lab)).text()?
@@ -387,14 +385,14 @@ pub(crate) fn run(command: LabCommand) -> Result<u8> {
             if args.json {
                 print(&LabDocument::Ls(Versioned::new(&list)).text()?);
             } else if list.labs.is_empty() && list.stray_namespaces.is_empty() {
-                print("no labs; `wirebench lab up pair` makes one");
+                print("no labs; create one with `wirebench lab up pair`");
             } else {
                 for lab in &list.labs {
                     print(&describe(lab));
                 }
                 for stray in &list.stray_namespaces {
                     print(&format!(
-                        "namespace {stray} belongs to no lab; `wirebench lab down --all` removes it"
+                        "namespace {stray} belongs to no lab; remove it with `wirebench lab down --all`"
                     ));
                 }
             }
@@ -404,7 +402,7 @@ pub(crate) fn run(command: LabCommand) -> Result<u8> {
         LabCommand::Run(args) => {
             args.topology.check()?;
             if gain_privileges()? {
-                say("not root: the lab is made in a user namespace, with the packet driver");
+                say("not root: the lab runs in a user namespace, with the packet driver");
             }
             let topology = &args.topology;
             Ok(code(wb_testbed::run(
@@ -424,37 +422,37 @@ fn down(args: &DownArgs) -> Result<u8> {
     let Some(name) = &args.name else {
         let removed = wb_testbed::down_all(args.force)?;
         let mut lines = Vec::new();
-        lines.extend(removed.labs.iter().map(|l| format!("lab {l} is down")));
+        lines.extend(removed.labs.iter().map(|l| format!("removed lab {l}")));
         lines.extend(
             removed
                 .namespaces
                 .iter()
-                .map(|n| format!("namespace {n}, which belonged to no lab, is removed")),
+                .map(|n| format!("removed namespace {n}, which belonged to no lab")),
         );
         lines.extend(
             removed
                 .processes
                 .iter()
-                .map(|p| format!("process {}, a device without a lab, is ended", p.pid)),
+                .map(|p| format!("ended process {}, a device without a lab", p.pid)),
         );
         lines.extend(removed.kept.iter().map(|k| {
             format!(
-                "lab {} is kept: process {} ({}) uses it; --force takes it down",
+                "kept lab {}: in use by process {} ({}); remove it with --force",
                 k.name, k.owner.process.pid, k.owner.command
             )
         }));
         print(&if lines.is_empty() {
-            "nothing to take down".to_owned()
+            "nothing to remove".to_owned()
         } else {
             lines.join("\n")
         });
         return Ok(0);
     };
     if let Some(user) = wb_testbed::lab_users(name)?.first().filter(|_| !args.force) {
-        bail!("lab {name} is in use by {user}; --force takes it down all the same");
+        bail!("lab {name} is in use by {user}; remove it with --force");
     }
     wb_testbed::down(name)?;
-    print(&format!("lab {name} is down"));
+    print(&format!("removed lab {name}"));
     Ok(0)
 }
 
@@ -465,7 +463,7 @@ fn describe(lab: &LabStatus) -> String {
         .left("port")
         .left("MAC")
         .left("addresses")
-        .left("joined to");
+        .left("connected to");
     for link in &lab.links {
         for (end, other) in [(&link.a, &link.b), (&link.b, &link.a)] {
             let addresses = if end.faces_tester() && end.kernel_addresses.is_empty() {
@@ -499,7 +497,7 @@ fn describe(lab: &LabStatus) -> String {
     if let Some(permitted) = filters.iter().find(|f| f.permit) {
         let n = filters.iter().filter(|f| f.source.is_ipv4()).count();
         text.push_str(&format!(
-            "  forwards {} -> {} alone, by {n} condition{} for each family\n",
+            "  forwards only {} -> {}, by {n} filter condition{} per address family\n",
             permitted.source,
             permitted.destination,
             if n == 1 { "" } else { "s" }
@@ -518,7 +516,7 @@ fn describe(lab: &LabStatus) -> String {
     if lab.state == "broken" {
         text.push_str(&broken(lab));
     } else if lab.state == "orphaned" {
-        text.push_str("  its owner is gone; `wirebench lab down --all` removes it\n");
+        text.push_str("  its owner has ended; remove it with: wirebench lab down --all\n");
     } else if let Some(facts) = &lab.balancer {
         text.push_str(&balancer::describe(&lab.name, facts));
     } else if let [tx, rx, ..] = ends.as_slice() {
@@ -535,16 +533,16 @@ fn broken(lab: &LabStatus) -> String {
         .nodes
         .iter()
         .filter(|n| !n.present)
-        .map(|n| format!("the namespace {} is gone", n.node.namespace))
+        .map(|n| format!("namespace {} is missing", n.node.namespace))
         .collect();
     if let Some(device) = lab.device.as_ref().filter(|d| !d.alive) {
         missing.push(format!(
-            "the device (process {}) is gone",
+            "the device (process {}) has ended",
             device.process.pid
         ));
     }
     if missing.is_empty() {
-        missing.push("it was never finished".to_owned());
+        missing.push("its creation was interrupted".to_owned());
     }
     format!(
         "  {}; remove it with: wirebench lab down {}\n",
@@ -556,7 +554,7 @@ fn broken(lab: &LabStatus) -> String {
 /// Returns the counters of an impairing device for both directions.
 pub(crate) fn device_table(counters: &DeviceCounters) -> Table {
     let mut table = Table::new()
-        .left("way")
+        .left("direction")
         .right("arrived")
         .right("lost")
         .right("duplicated")

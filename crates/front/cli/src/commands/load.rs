@@ -127,7 +127,7 @@ impl ChangeArgs {
         ];
         let has_client = plan.loads.iter().any(|job| job.end == LoadEnd::Client);
         if let Some((rate, _)) = rates.iter().find(|(_, given)| *given && !has_client) {
-            bail!("{rate}: a rate is set by the client, and this load has none");
+            bail!("{rate}: needs a client; this load has only servers");
         }
         let shares = [self.cps, self.cc, self.rps, self.pps, self.bps]
             .map(|told| client_shares(plan, told).into_iter());
@@ -174,11 +174,11 @@ pub(crate) fn run(args: &LoadArgs, given: &Given) -> Result<u8> {
         [] => (args.native.plan(&args.change)?, None),
         files => {
             if args.native.client.is_some() || args.native.server.is_some() {
-                bail!("give files, or --client and --server, not both");
+                bail!("configuration files and --client/--server exclude each other");
             }
             given.refuse_of::<native::NativeArgs>(
                 &native::BESIDE_FILES,
-                "no effect on a configuration file of dperf; set this in the file (`wirebench load --keywords` lists what it can say)",
+                "no effect on a dperf configuration file; set this in the file (keywords: `wirebench load --keywords`)",
             )?;
             match args.dperf.read(files, args.format == Format::Dperf)? {
                 dperf::Read::Checked(code) => return Ok(code),
@@ -193,7 +193,7 @@ pub(crate) fn run(args: &LoadArgs, given: &Given) -> Result<u8> {
     args.change.apply(&mut plan)?;
     args.unsent.apply(&mut plan);
     if args.format == Format::Dperf && printer.is_none() {
-        bail!("--format dperf is for dperf's configuration files");
+        bail!("--format dperf needs a dperf configuration file");
     }
     let base = args
         .files
@@ -303,10 +303,10 @@ fn talk(path: &std::path::Path, line: &str) -> Result<u8> {
     let place = path.display();
     let mut stream = UnixStream::connect(path).map_err(|error| match error.kind() {
         ErrorKind::PermissionDenied => anyhow::anyhow!(
-            "{place}: no permission; the socket is of the user who started the load"
+            "cannot connect to {place}: permission denied; the socket belongs to the user who started the load"
         ),
         _ => anyhow::anyhow!(
-            "nobody listens at {place} ({error}); start a load with --control {place}"
+            "cannot connect to {place}: {error}; start a load with --control {place}"
         ),
     })?;
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
@@ -314,9 +314,9 @@ fn talk(path: &std::path::Path, line: &str) -> Result<u8> {
     let mut answer = String::new();
     BufReader::new(stream)
         .read_line(&mut answer)
-        .map_err(|e| Fault(format!("no answer from {place}: {e}")))?;
-    let value: serde_json::Value =
-        serde_json::from_str(&answer).map_err(|e| Fault(format!("no answer from {place}: {e}")))?;
+        .map_err(|e| Fault(format!("no response from {place}: {e}")))?;
+    let value: serde_json::Value = serde_json::from_str(&answer)
+        .map_err(|e| Fault(format!("no response from {place}: {e}")))?;
     if let Some(error) = value["error"].as_str() {
         bail!("{error}");
     }

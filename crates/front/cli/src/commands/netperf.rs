@@ -255,7 +255,7 @@ fn measure(
     }
     for missed in finished.report.criteria.iter().filter(|c| !c.held) {
         say(format_args!(
-            "wirebench: did not hold: {}",
+            "wirebench: criterion failed: {}",
             missed.criterion
         ));
     }

@@ -184,7 +184,7 @@ fn let_go() -> Result<()> {
         .read(true)
         .write(true)
         .open("/dev/null")
-        .context("cannot leave the terminal")?;
+        .context("cannot open /dev/null")?;
     rustix::stdio::dup2_stderr(&null)?;
     let _ = rustix::io::write(rustix::stdio::stdout(), LISTENS);
     rustix::stdio::dup2_stdout(&null)?;
@@ -194,7 +194,7 @@ fn let_go() -> Result<()> {
 /// Starts the same command again without a terminal and returns once it listens, so that clients can connect. If the
 /// start fails, prints the error of the background process.
 fn to_background(command: &wb_netperf::ServerCommand) -> Result<u8> {
-    let program = std::env::current_exe().context("cannot find the program to go on with")?;
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
     let words: Vec<_> = std::env::args_os().collect();
     let words = crate::alias::translated(&words).unwrap_or(words);
     let mut child = Command::new(program)
@@ -203,7 +203,7 @@ fn to_background(command: &wb_netperf::ServerCommand) -> Result<u8> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .context("cannot go to the background; give -D to stay in the foreground")?;
+        .context("cannot start the background process; use -D to stay in the foreground")?;
     let mut said = Vec::new();
     if let Some(mut out) = child.stdout.take() {
         // Ends when the background process closes its output, after it listens.
@@ -214,7 +214,9 @@ fn to_background(command: &wb_netperf::ServerCommand) -> Result<u8> {
         return Ok(0);
     }
     write_all(&String::from_utf8_lossy(&said))?;
-    let status = child.wait().context("the server in the background")?;
+    let status = child
+        .wait()
+        .context("cannot wait for the background process")?;
     Ok(status
         .code()
         .and_then(|code| u8::try_from(code).ok())

@@ -185,7 +185,7 @@ fn driver(text: &str) -> Result<Driver, String> {
         "xdp" => Ok(Driver::Xdp),
         "packet" => Ok(Driver::Packet),
         "live" => Ok(Driver::Live),
-        _ => Err("it is live, xdp or packet".to_owned()),
+        _ => Err("expected live, xdp or packet".to_owned()),
     }
 }
 
@@ -193,7 +193,7 @@ fn time_form(text: &str) -> Result<TimeForm, String> {
     match text {
         "kernel" => Ok(TimeForm::Kernel),
         "osta" => Ok(TimeForm::Osta),
-        _ => Err("it is kernel or osta".to_owned()),
+        _ => Err("expected kernel or osta".to_owned()),
     }
 }
 
@@ -201,7 +201,7 @@ fn dialect(text: &str) -> Result<ReceiverDialect, String> {
     match text {
         "osta" => Ok(ReceiverDialect::Osta),
         "osta36" => Ok(ReceiverDialect::Osta36),
-        _ => Err("it is osta or osta36".to_owned()),
+        _ => Err("expected osta or osta36".to_owned()),
     }
 }
 
@@ -210,7 +210,7 @@ fn mode(text: &str) -> Result<Mode, String> {
         "counter" => Ok(Mode::Counter),
         "basic" => Ok(Mode::Basic),
         "time" => Ok(Mode::Time),
-        _ => Err("it is counter, basic or time".to_owned()),
+        _ => Err("expected counter, basic or time".to_owned()),
     }
 }
 
@@ -282,10 +282,10 @@ fn mount(args: &MountArgs) -> Result<u8> {
     if let Some(log) = &log {
         say(UP);
         // The parent process ends now, and its end of the pipe closes.
-        rustix::stdio::dup2_stderr(log).context("cannot say anything any more")?;
+        rustix::stdio::dup2_stderr(log).context("cannot redirect standard error")?;
     }
     say(format_args!(
-        "the control files are in {}; Ctrl-C or `wirebench pktgen umount {}` takes them away",
+        "the control files are in {}; remove them with Ctrl-C or `wirebench pktgen umount {}`",
         mounted.path().display(),
         args.dir.display()
     ));
@@ -325,7 +325,7 @@ fn daemon(args: &MountArgs) -> Result<u8> {
     // Checked here, because the daemon has no terminal for errors.
     drop(args.folder.service()?);
     let dir = std::path::absolute(&args.dir)?;
-    let program = std::env::current_exe().context("cannot find this program")?;
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
     let mut command = Command::new(program);
     command
         .args(daemon_args(args))
@@ -335,7 +335,10 @@ fn daemon(args: &MountArgs) -> Result<u8> {
         // Ctrl-C in this terminal must not reach the daemon.
         .process_group(0);
     let mut child = command.spawn().context("cannot start the daemon")?;
-    let mut pipe = child.stderr.take().context("the daemon has no pipe")?;
+    let mut pipe = child
+        .stderr
+        .take()
+        .context("cannot read the output of the daemon")?;
     let (told, said) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let mut text = String::new();
@@ -344,16 +347,13 @@ fn daemon(args: &MountArgs) -> Result<u8> {
     });
     let Ok(said) = said.recv_timeout(COMING_UP) else {
         let _ = child.kill();
-        bail!(
-            "the daemon did not come up within {} s",
-            COMING_UP.as_secs()
-        );
+        bail!("the daemon did not start within {} s", COMING_UP.as_secs());
     };
     let mut lines: Vec<_> = said.lines().collect();
     if lines.last() == Some(&UP) {
         lines.pop();
         print(&format!(
-            "the control files are in {}, by process {}",
+            "the control files are in {}, served by process {}",
             dir.display(),
             child.id()
         ));
@@ -363,7 +363,7 @@ fn daemon(args: &MountArgs) -> Result<u8> {
     }
     let status = child.wait()?;
     match said.trim().trim_start_matches("wirebench: ") {
-        "" => bail!("the daemon ended at once ({status})"),
+        "" => bail!("the daemon ended during start-up ({status})"),
         said => bail!("{said}"),
     }
 }
@@ -440,14 +440,14 @@ const MODULE: ShownModule = ShownModule {
 /// Warns if a script ended before the work that it started; the files disappear with the script.
 fn warn_of_what_goes_on(service: &Service, mounts: &PrivateMounts) {
     let what = if service.is_running() {
-        "the script ended while its devices were sending, which stopped them"
+        "the script ended while its devices were sending, so they were stopped"
     } else if service.is_unstarted() && !mounts.processes().is_empty() {
-        "the script ended before its devices were started, and processes of it are still there"
+        "the script ended before its devices were started, and some of its processes still run"
     } else {
         return;
     };
     say(format!(
-        "wirebench: {what}: the control files are gone when the script ends; `wirebench pktgen mount DIR` has files that stay"
+        "wirebench: {what}; the control files exist only while the script runs, use `wirebench pktgen mount DIR` to keep them"
     ));
 }
 
@@ -545,7 +545,7 @@ const fn libc_sigint() -> i32 {
 
 fn save(service: &Service, path: &Path) -> Result<()> {
     let Some(report) = service.report() else {
-        say("wirebench: nothing was run, so there is no report");
+        say("wirebench: no run, so no report was written");
         return Ok(());
     };
     std::fs::write(path, wb_render::json::report(&report) + "\n").map_err(|e| {

@@ -300,19 +300,19 @@ impl ReadArgs {
             files.extend(names.iter().map(PathBuf::from));
             words = rest;
             if let Some(word) = words.first().filter(|word| looks_like_a_file(word)) {
-                bail!("cannot open {word}: there is no such file");
+                bail!("cannot open {word}: no such file");
             }
         }
         if files.is_empty() {
-            bail!("no file was named; `wirebench read FILE`, or - for standard input");
+            bail!("no file given; use `wirebench read FILE`, or - for standard input");
         }
         if files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
-            bail!("standard input (-) can be read once only");
+            bail!("standard input (-) can be given only once");
         }
         let expression = match &self.filter_file {
             None => words.join(" "),
             Some(_) if !words.is_empty() => {
-                bail!("a filter was given and -F too; one of both is allowed")
+                bail!("a filter and -F exclude each other")
             }
             Some(path) => read_text(path)
                 .with_context(|| format!("cannot read {}", path.display()))?
@@ -332,19 +332,19 @@ impl ReadArgs {
         ];
         let task = task.iter().find_map(|(on, name)| on.then_some(*name));
         if let (Some(task), Some(_), false) = (task, &self.write, self.repair) {
-            bail!("{task} writes no file, so it cannot go with -w");
+            bail!("{task} and -w exclude each other");
         }
         if self.repair {
             self.check_repair(files)?;
         }
         let writes = self.write.is_some() || self.repair || self.dump_filter > 0;
         if self.json && writes {
-            bail!("--json goes with --count, --info and --verify");
+            bail!("--json needs --count, --info or --verify");
         }
         let whole_files = self.shows_info() || self.repair;
         if whole_files && (self.selects(expression) || self.reorder.is_some()) {
             bail!(
-                "{} takes whole files: no filter, time or number of packets is allowed",
+                "{} reads whole files: filters, times and packet counts are not supported",
                 task.unwrap_or("--json")
             );
         }
@@ -353,15 +353,15 @@ impl ReadArgs {
 
     fn check_repair(&self, files: &[PathBuf]) -> Result<()> {
         match (&self.write, self.in_place) {
-            (None, false) => bail!(
-                "--repair needs to know where to write: -w COPY leaves the file as it is, --in-place cuts it"
-            ),
+            (None, false) => {
+                bail!("--repair needs -w COPY (write a copy) or --in-place (truncate the file)")
+            }
             (Some(_), true) => bail!("-w COPY and --in-place exclude each other"),
             (Some(_), false) if files.len() > 1 => {
-                bail!("--repair -w writes the copy of one file; name one")
+                bail!("--repair -w needs exactly one file")
             }
             (None, true) if files.iter().any(|file| file.as_os_str() == "-") => {
-                bail!("--in-place needs files; standard input cannot be cut")
+                bail!("--in-place needs a file; standard input cannot be truncated")
             }
             _ => {}
         }
@@ -372,7 +372,7 @@ impl ReadArgs {
             || self.print;
         if converts {
             bail!(
-                "--repair copies records as they are, so --format, -P, --compress, -s and --print cannot go with it"
+                "--repair copies records unmodified; it excludes --format, -P, --compress, -s and --print"
             );
         }
         Ok(())
@@ -460,7 +460,7 @@ impl Targets {
     fn new(args: &ReadArgs, files: &[PathBuf], input: &Input) -> Result<Self> {
         let write = args.write.as_deref();
         if args.print && write == Some(Path::new("-")) {
-            bail!("-w - and --print both need standard output");
+            bail!("-w - and --print exclude each other: both use standard output");
         }
         let foreign = args.foreign();
         let shows =
@@ -605,15 +605,12 @@ impl Reading {
             write.finish(input.interfaces(), &statistics)?;
             let lost = input.lost_details(as_pcapng);
             if !lost.is_empty() && targets.foreign.is_none() {
-                say(format_args!(
-                    "wirebench: the copy does not have these: {}",
-                    lost.join(", ")
-                ));
+                say(format_args!("wirebench: not copied: {}", lost.join(", ")));
             }
             let left_out = input.left_out_blocks();
             if left_out > 0 {
                 say(format_args!(
-                    "wirebench: {} blocks that hold neither packets nor statistics were left out",
+                    "wirebench: {} blocks without packets or statistics were not copied",
                     count(left_out)
                 ));
             }
@@ -651,14 +648,14 @@ impl Reading {
 
 fn tell_order(reorder: &Reorder) {
     say(format_args!(
-        "wirebench: {} packets came behind a later one; {} of them too late for the window, so they stand \
+        "wirebench: {} packets were out of order; {} of them were too late for the window and remain \
          out of order",
         count(reorder.moved),
         count(reorder.too_late)
     ));
     if reorder.hurried > 0 {
         say(format_args!(
-            "wirebench: the window holds more than fits its memory; {} packets left it early",
+            "wirebench: the window exceeds its memory; {} packets left it early",
             count(reorder.hurried)
         ));
     }
@@ -690,7 +687,7 @@ fn tell_trouble(source: &Source, trouble: &Trouble) -> u8 {
         && name != "-"
         && source.whole_bytes() > 0;
     let hint = if can_be_cut {
-        format!("; `wirebench read --repair {name} -w COPY` keeps what is whole")
+        format!("; `wirebench read --repair {name} -w COPY` saves the complete records")
     } else {
         String::new()
     };
@@ -722,7 +719,7 @@ fn written(result: io::Result<()>, name: &str) -> Result<()> {
             Err(ClosedPipe.into())
         }
         Err(error) if name == "-" => {
-            Err(Fault(format!("cannot write standard output: {error}")).into())
+            Err(Fault(format!("cannot write to standard output: {error}")).into())
         }
         Err(error) => Err(Fault(format!("cannot write {name}: {error}")).into()),
     }

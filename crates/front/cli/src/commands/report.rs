@@ -59,7 +59,10 @@ impl Form {
             "html" | "htm" => Ok(Self::Html),
             "md" => Ok(Self::Markdown),
             "csv" => Ok(Self::Csv),
-            _ => bail!("{}: reports are .html, .md or .csv", path.display()),
+            _ => bail!(
+                "{}: expected a name that ends in .html, .md or .csv",
+                path.display()
+            ),
         }
     }
 
@@ -99,7 +102,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<u8> {
     let writes = !args.markdown;
     if writes && args.runs.iter().any(|run| same_file(run, &output)) {
         bail!(
-            "{}: it would be written over the run it is made of; name another with -o",
+            "{}: would overwrite its input; use -o FILE",
             output.display()
         );
     }
@@ -110,7 +113,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<u8> {
         .count()
         > 1
     {
-        bail!("- is given twice; standard input can be read once");
+        bail!("standard input (-) can be given only once");
     }
     let mut runs = Vec::new();
     for path in &args.runs {
@@ -193,22 +196,20 @@ pub(crate) fn read(path: &Path) -> Result<Report> {
     .with_context(|| format!("cannot read {place}"))?;
     let mut last: Option<Value> = None;
     for document in serde_json::Deserializer::from_slice(&bytes).into_iter::<Value>() {
-        last = Some(
-            document.map_err(|e| anyhow::anyhow!("{place}: not JSON as a run writes it: {e}"))?,
-        );
+        last = Some(document.map_err(|e| {
+            anyhow::anyhow!("{place}: not a JSON report (create one with --json): {e}")
+        })?);
     }
     let Some(document) = last else {
-        bail!("{place}: it is empty; a report is what a run prints with --json");
+        bail!("{place}: empty; create a report with --json");
     };
     match document.get("schema").and_then(Value::as_str) {
         Some(REPORT_SCHEMA) => {}
-        Some(other) => bail!("{place}: its schema is {other:?}, a report has {REPORT_SCHEMA:?}"),
-        None => bail!(
-            "{place}: no report; that is what a run prints with --json (schema {REPORT_SCHEMA:?})"
-        ),
+        Some(other) => bail!("{place}: expected schema {REPORT_SCHEMA:?}, got {other:?}"),
+        None => bail!("{place}: not a report (schema {REPORT_SCHEMA:?}); create one with --json"),
     }
     Report::deserialize(document)
-        .map_err(|e| anyhow::anyhow!("{place}: not a report of this version: {e}"))
+        .map_err(|e| anyhow::anyhow!("{place}: cannot read the report with this version: {e}"))
 }
 
 /// Writes each plot to a separate file.

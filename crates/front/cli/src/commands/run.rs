@@ -49,7 +49,7 @@ impl RunArgs {
     /// Overrides the plan with the command line options.
     fn apply(&self, plan: &mut Plan) -> Result<()> {
         if plan.procedure.is_some() && (self.rate.is_some() || self.duration.is_some()) {
-            bail!("--rate and --duration: not for a benchmark, which searches the load");
+            bail!("--rate and --duration: not for a benchmark, which sets both itself");
         }
         if let Some(rate) = self.rate {
             let streams = plan.traffic.iter_mut().flat_map(|job| &mut job.streams);
@@ -83,7 +83,7 @@ impl RunArgs {
                 changed += 1;
             }
             if changed == 0 {
-                bail!("--duration: the plan has no job that it could change");
+                bail!("--duration: no job in this plan has a duration");
             }
         }
         Ok(())

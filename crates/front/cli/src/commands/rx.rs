@@ -46,7 +46,7 @@ pub(crate) fn run(args: &RxArgs) -> Result<u8> {
     let mut cpus = match &args.cpus {
         None => Vec::new(),
         Some(text) => wb_machine::cpu::parse_list(text).ok_or_else(|| {
-            anyhow::anyhow!("--cpus {text:?} is not a list of CPUs such as 2,3 or 2-5")
+            anyhow::anyhow!("--cpus: expected a list of CPUs such as 2,3 or 2-5, got {text:?}")
         })?,
     };
     let mut receive = args.receive.clone();

@@ -205,7 +205,7 @@ impl Session {
                 Err(e) => {
                     // Averages of the intervals so far are still printed.
                     self.average(true)?;
-                    let why = format!("sar: cannot read the counters any more: {e}");
+                    let why = format!("sar: cannot continue reading the counters: {e}");
                     return Err(Fault(why).into());
                 }
             }

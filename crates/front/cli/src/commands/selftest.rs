@@ -139,12 +139,15 @@ impl Row {
 
     fn verdict(&self) -> String {
         let mut text = match (self.valid, self.lost()) {
-            (false, _) => "INVALID: the sender did not hold the rate".to_owned(),
+            (false, _) => "INVALID: the sender did not reach the rate".to_owned(),
             (true, 0) => "nothing lost".to_owned(),
             (true, _) => "LOST".to_owned(),
         };
         if self.before_tap > 0 {
-            text += &format!(", {} before any tap", figures::count(self.before_tap));
+            text += &format!(
+                ", {} before the capture point",
+                figures::count(self.before_tap)
+            );
         }
         if self.unaccounted() != 0 {
             text += &format!(", {} not accounted for", self.unaccounted());
@@ -152,7 +155,7 @@ impl Row {
             text += ", counts exact";
         }
         if self.counts.captured != self.contents.frames {
-            text += ", the file holds another number than it says";
+            text += ", the number of frames in the file differs from the reported one";
         }
         if self.contents.duplicates > 0 {
             text += &format!(", {} twice", figures::count(self.contents.duplicates));
@@ -201,7 +204,7 @@ impl SelfTestArgs {
         let of = |given: usize, what: &str| {
             if given > 1 && given != self.sizes.len() {
                 bail!(
-                    "{what} has {given} values for {} sizes; give one, or one for each",
+                    "{what}: {given} values for {} sizes; give one value, or one per size",
                     self.sizes.len()
                 );
             }
@@ -210,12 +213,12 @@ impl SelfTestArgs {
         of(self.rate.len(), "--rate")?;
         of(self.frames.len(), "--frames")?;
         if self.sizes.is_empty() {
-            bail!("--sizes names no size");
+            bail!("--sizes: no size given");
         }
         let mut loads = Vec::new();
         for (number, &size) in self.sizes.iter().enumerate() {
             if FrameSize::new(size).is_none() || !(64..=1518).contains(&size) {
-                bail!("--sizes: {size} is not a frame size from 64 to 1518");
+                bail!("--sizes: must be between 64 and 1518, got {size}");
             }
             let small = size == 64;
             let rate = *self
@@ -229,7 +232,7 @@ impl SelfTestArgs {
                 })));
             let pps = rate
                 .frames_per_second(Rational::whole(u64::from(size)), None)
-                .context("--rate: give frames or bits per second, such as 100kpps or 1gbps")?
+                .context("--rate: expected frames or bits per second, such as 100kpps or 1gbps")?
                 .as_f64();
             let frames = *self
                 .frames
@@ -237,7 +240,7 @@ impl SelfTestArgs {
                 .or(self.frames.first())
                 .unwrap_or(if small { &600_000 } else { &400_000 });
             if frames == 0 || frames > u64::from(u32::MAX) {
-                bail!("--frames: from 1 to {}", u32::MAX);
+                bail!("--frames: must be between 1 and {}", u32::MAX);
             }
             loads.push(Load {
                 size,
@@ -280,12 +283,8 @@ impl Folder {
     fn fresh(parent: &Path) -> Result<Self> {
         Self::remove_left_over(parent);
         let path = parent.join(format!("{}{}", Self::PREFIX, std::process::id()));
-        std::fs::create_dir(&path).with_context(|| {
-            format!(
-                "cannot make the folder {}; name another place with --dir",
-                path.display()
-            )
-        })?;
+        std::fs::create_dir(&path)
+            .with_context(|| format!("cannot create the folder {}; use --dir", path.display()))?;
         Ok(Self(path))
     }
 
@@ -314,7 +313,7 @@ impl Folder {
         let there = rustix::fs::statvfs(&self.0).map_or(u64::MAX, |s| s.f_bavail * s.f_frsize);
         if there < needed {
             bail!(
-                "{} has room for {} MB and a file needs {}; name another place with --dir, or send fewer --frames",
+                "{}: {} MB free, but a file needs {} MB; use --dir or fewer --frames",
                 self.0.display(),
                 there / 1_000_000,
                 needed / 1_000_000
@@ -375,11 +374,7 @@ impl Bench<'_> {
         let cpu_seconds = capture.cpu_seconds();
         let said = capture.stop(self.signals)?;
         let counts = tool.counts(&said).with_context(|| {
-            format!(
-                "{} did not say what it captured: {}",
-                tool.name(),
-                said.trim()
-            )
+            format!("{} did not report its counts: {}", tool.name(), said.trim())
         })?;
         let contents = contents(&file, load.frames, self.signals)?;
         let _ = std::fs::remove_file(&file);
@@ -464,7 +459,7 @@ fn summary(rows: &[Row]) -> Table {
     let mut table = Table::new()
         .right("size")
         .left("tool")
-        .right("runs that count")
+        .right("valid runs")
         .right("lost % least")
         .right("median")
         .right("most");
@@ -525,7 +520,7 @@ pub(crate) fn run(args: &SelfTestArgs, xdp: bool, quiet: bool, json: bool) -> Re
     let folder = Folder::fresh(&parent)?;
     folder.check_room(&loads)?;
     if unprivileged && !quiet {
-        say("not root on this machine: in a user namespace, the sender without priority");
+        say("not root: running in a user namespace, without real-time priority for the sender");
     }
     let _ = wb_testbed::sweep(&wb_testbed::SweepScope {
         force: false,
@@ -552,7 +547,7 @@ pub(crate) fn run(args: &SelfTestArgs, xdp: bool, quiet: bool, json: bool) -> Re
             for &tool in &tools {
                 if !quiet {
                     say_in_passing(format_args!(
-                        "{} bytes at {}, {} hogs, run {run} of {}: {}",
+                        "{} bytes at {}, {} busy processes, run {run} of {}: {}",
                         load.size,
                         load.rate,
                         args.hogs,
@@ -647,7 +642,7 @@ mod tests {
         assert!(!boasts.passes());
         assert_eq!(
             boasts.verdict(),
-            "LOST, the file holds another number than it says"
+            "LOST, the number of frames in the file differs from the reported one"
         );
         let slow = Row {
             valid: false,

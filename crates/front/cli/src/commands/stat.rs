@@ -106,14 +106,14 @@ impl FromStr for Seconds {
             Ok(seconds) => seconds,
             Err(_) => text
                 .parse::<Span>()
-                .map_err(|_| "an interval is a number of seconds, or a time like 500ms".to_owned())?
+                .map_err(|_| "expected seconds (1, 0.5) or a time such as 500ms".to_owned())?
                 .0
                 .as_secs_f64(),
         };
         if (0.1..=86_400.0).contains(&seconds) {
             Ok(Self(Duration::from_secs_f64(seconds)))
         } else {
-            Err("an interval is from 0.1 to 86400 seconds".to_owned())
+            Err("must be between 0.1 and 86400 seconds".to_owned())
         }
     }
 }
@@ -166,7 +166,7 @@ pub(crate) fn next_due(due: Instant, interval: Duration) -> Instant {
 fn place(locator: &Locator) -> Result<(Option<String>, Option<String>)> {
     if locator.driver.is_some() {
         bail!(
-            "{locator}: counters are an interface's, whatever its driver: say {}",
+            "{locator}: counters do not depend on a driver; use {}",
             locator.place()
         );
     }
@@ -185,7 +185,7 @@ pub(crate) fn run(args: &StatArgs) -> Result<u8> {
         .map_or(Duration::from_secs(1), |seconds| seconds.0);
     if args.path.len() == 1 || args.path.len() % 2 == 1 {
         bail!(
-            "--path has {} interface{}: a sender and a receiver, and two of each device between them",
+            "--path: {} interface{} given; expected the sender, two of each device in between, and the receiver",
             args.path.len(),
             if args.path.len() == 1 { "" } else { "s" }
         );
@@ -252,7 +252,7 @@ pub(crate) fn run(args: &StatArgs) -> Result<u8> {
                 seen |= busy;
             }
             Err(e) => {
-                fault = Some(Fault(format!("cannot read the counters any more: {e}")));
+                fault = Some(Fault(format!("cannot continue reading the counters: {e}")));
                 break;
             }
         }

@@ -126,7 +126,8 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let error = || format!("{text:?} is no number of bytes: 2048, 2Ki, 64k, 1Mi");
+        let error =
+            || format!("expected a number of bytes such as 2048, 2Ki, 64k or 1Mi, got {text:?}");
         let lower = text.trim().to_ascii_lowercase();
         let (number, scale) = match lower.strip_suffix("ki") {
             Some(number) => (number, 1 << 10),
@@ -192,7 +193,10 @@ impl FromStr for Test {
             .ok_or_else(|| {
                 let names: Vec<String> =
                     TESTS.iter().map(|t| t.name.to_ascii_lowercase()).collect();
-                format!("{text:?} is no test; {}", names.join(", "))
+                format!(
+                    "unknown test {text:?}; expected one of {}",
+                    names.join(", ")
+                )
             })
     }
 }
@@ -245,10 +249,10 @@ impl Sets {
         let test = format!("{:?} {:?}", job.protocol, job.test).to_lowercase();
         if job.test.counts_transactions() {
             if !self.message.is_empty() {
-                bail!("--message: {test} has no messages; its sizes are --request and --response");
+                bail!("--message: not for {test}; use --request and --response");
             }
         } else if !self.request.is_empty() || !self.response.is_empty() || !self.burst.is_empty() {
-            bail!("--request, --response and --burst are for tests of requests, not for {test}");
+            bail!("--request, --response and --burst: not for {test}; use --message");
         }
         Ok(())
     }
@@ -314,7 +318,7 @@ fn combinations(sets: &[Set], zip: bool) -> Result<Vec<Vec<usize>>> {
         let odd = sets.iter().find(|s| ![1, length].contains(&s.values.len()));
         if let Some(set) = odd {
             bail!(
-                "--zip: {} has {} values and others have {length}; give as many, or one",
+                "--zip: {} has {} values; expected {length}, as in the longest set, or 1",
                 set.name,
                 set.values.len()
             );
@@ -349,10 +353,10 @@ fn confidence(level: Option<&str>, repeat: Option<&str>) -> Result<Option<Confid
         let (level, width) = text.split_once(',').unwrap_or((text, "5"));
         let number = |t: &str| t.trim().trim_end_matches('%').parse::<f64>();
         let (Ok(level), Ok(width)) = (number(level), number(width)) else {
-            bail!("--confidence: {text:?} is not LEVEL[,WIDTH], such as 95,5");
+            bail!("--confidence: expected LEVEL[,WIDTH], such as 95,5, got {text:?}");
         };
         if ![95.0, 99.0].contains(&level) {
-            bail!("--confidence: {level} percent; 95 or 99");
+            bail!("--confidence: expected level 95 or 99, got {level}");
         }
         wanted.level = if level < 97.0 { 95 } else { 99 };
         wanted.width = width;
@@ -360,7 +364,7 @@ fn confidence(level: Option<&str>, repeat: Option<&str>) -> Result<Option<Confid
     if let Some(text) = repeat {
         let (least, most) = text.split_once('-').unwrap_or((text, text));
         let (Ok(least), Ok(most)) = (least.trim().parse(), most.trim().parse()) else {
-            bail!("--repeat: {text:?} is not N or LEAST-MOST, such as 5 or 3-10");
+            bail!("--repeat: expected N or LEAST-MOST, such as 5 or 3-10, got {text:?}");
         };
         (wanted.min, wanted.max) = (least, most);
     }
@@ -419,7 +423,10 @@ impl SweepArgs {
             plan.sockets.push(job);
         }
         if plan.sockets.len() > 1000 {
-            bail!("{} tests; at most 1000", plan.sockets.len());
+            bail!(
+                "the sets make {} tests; the limit is 1000",
+                plan.sockets.len()
+            );
         }
         Ok(plan)
     }

@@ -285,7 +285,7 @@ impl Service {
         match finished {
             Ok(finished) => {
                 for device in ended.iter().filter(|d| !d.concluded) {
-                    let reason = "its worker died; its counts are missing";
+                    let reason = "its worker ended by a fault; its counts are missing";
                     state
                         .folder
                         .record_failure(device.id, reason, monotonic_ns());
@@ -535,7 +535,7 @@ impl State {
             }
             if let Some(refusal) = device.handle.take_refusal() {
                 say(&format!(
-                    "{}: {refusal}; the old settings stay",
+                    "{}: {refusal}; the previous settings remain",
                     device.name
                 ));
             }
@@ -667,7 +667,7 @@ impl Drop for Busy<'_> {
             device.handle.stop();
             state
                 .folder
-                .record_failure(device.id, "the run broke off", monotonic_ns());
+                .record_failure(device.id, "the run ended by a fault", monotonic_ns());
         }
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);

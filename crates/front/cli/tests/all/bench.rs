@@ -280,7 +280,7 @@ fn frames_of_ipv6_and_of_rfc_4814() {
     );
     let words: Vec<&str> = "bench loss -6 --sizes 64 --print-plan".split(' ').collect();
     let told = said(&run(&[&words[..], &PORTS[..]].concat(), ""));
-    assert!(told.contains("64 becomes 84"), "{told}");
+    assert!(told.contains("64 is raised to 84"), "{told}");
 
     let plan = plan("ndr --rfc4814");
     let stream = &plan.traffic[0].streams[0];
@@ -360,13 +360,13 @@ fn what_cannot_be_is_refused() {
         ("reset --trigger=", "reset.trigger is empty"),
         (
             "rfc2544 --burst-lengths 16",
-            "--burst-lengths is of modifier bursts",
+            "--burst-lengths needs --modifiers bursts",
         ),
         (
             "rfc2544 --modifiers bursts --filter-conditions 25",
-            "give --modifiers filters",
+            "needs --modifiers filters",
         ),
-        ("loss --snmp-community x", "give --modifiers management"),
+        ("loss --snmp-community x", "needs --modifiers management"),
         ("rfc2544 --tag none", "tag"),
     ] {
         let words: Vec<&str> = std::iter::once("bench").chain(words.split(' ')).collect();
@@ -455,7 +455,7 @@ fn two_results_are_compared() {
     assert_eq!(differ.status.code(), Some(0));
     let text = String::from_utf8_lossy(&differ.stdout).into_owned();
     assert!(
-        text.contains("the plans differ") && text.contains("seed: 1 / 2"),
+        text.contains("The plans differ") && text.contains("seed: 1 / 2"),
         "{text}"
     );
 

@@ -237,8 +237,8 @@ fn readers_that_hang_or_talk_nonsense_disturb_nobody() {
         if held && text.starts_with("HTTP/1.1 503") {
             assert_eq!(
                 text,
-                "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 35\r\n\
-                 Connection: close\r\n\r\nfour others are reading; try again\n"
+                "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 38\r\n\
+                 Connection: close\r\n\r\ntoo many readers (limit 4); try again\n"
             );
             break;
         }
@@ -264,8 +264,8 @@ fn where_it_cannot_listen_nothing_starts() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     for (place, says) in [
-        (taken.as_str(), format!("wirebench: --metrics {taken}: cannot listen there: Address already in use (os error 98)\n")),
-        ("nowhere", "wirebench: invalid value 'nowhere' for '--metrics <IP:PORT>': 127.0.0.1:9464, [::1]:9464 or :9464 (all addresses) is allowed; see --help\n".to_owned()),
+        (taken.as_str(), format!("wirebench: --metrics: cannot listen on {taken}: Address already in use\n")),
+        ("nowhere", "wirebench: invalid value 'nowhere' for '--metrics <IP:PORT>': expected an address such as 127.0.0.1:9464, [::1]:9464 or :9464 (all addresses); see --help\n".to_owned()),
     ] {
         let output = wirebench(&["tx", "-i", "memory:x", "--duration", "1s", "--metrics", place]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{place}");

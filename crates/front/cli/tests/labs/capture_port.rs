@@ -432,7 +432,7 @@ fn any_is_every_interface_that_is_up() {
     let (code, kept) = capture.interrupt();
     assert_eq!((code, kept.captured), (0, 500), "{kept:?}");
     assert!(
-        kept.said.contains("idle0 is down, and left out"),
+        kept.said.contains("skipping idle0: it is down"),
         "{}",
         kept.said
     );
@@ -601,9 +601,12 @@ fn the_words_of_others_are_taken_or_refused_in_one_line() {
         (&["-M", "x"], "-M of tcpdump"),
         (&["-T", "vat"], "-T of tcpdump"),
         (&["-u"], "-u of tcpdump"),
-        (&["--print", "--json"], "both need standard output"),
+        (
+            &["--print", "--json"],
+            "exclude each other: both use standard output",
+        ),
         (&["-G", "5"], "-w <FILE>"),
-        (&["-b", "files:3"], "name one with -w"),
+        (&["-b", "files:3"], "-a files need -w"),
     ] {
         let (code, _, error) = said(options);
         assert_eq!(code, Some(2), "{options:?}: {error}");
@@ -612,9 +615,9 @@ fn the_words_of_others_are_taken_or_refused_in_one_line() {
     }
     for (options, why) in [
         (&["-y", "LINUX_SLL"][..], "EN10MB"),
-        (&["-a", "files:2"], "name one with -w"),
+        (&["-a", "files:2"], "-a files need -w"),
         (&["-a", "files:2", "-w", "x.pcap"], "begin the next file"),
-        (&["-b", "interval:2"], "name one with -w"),
+        (&["-b", "interval:2"], "-a files need -w"),
         (&["-b", "nametimenum:2"], "duration:N"),
         (&["--offloads", "on"], "off"),
     ] {

@@ -249,14 +249,22 @@ fn what_is_no_report_is_refused_in_one_line() {
     };
     let half = String::from_utf8_lossy(&good.stdout[..good.stdout.len() / 2]).into_owned();
     for (name, text, said) in [
-        ("empty", String::new(), "it is empty"),
-        ("half", half, "not JSON as a run writes it: EOF"),
-        ("text", "hello".to_owned(), "not JSON as a run writes it"),
-        ("list", "[1]".to_owned(), "no report"),
+        ("empty", String::new(), ": empty; create a report"),
+        (
+            "half",
+            half,
+            "not a JSON report (create one with --json): EOF",
+        ),
+        (
+            "text",
+            "hello".to_owned(),
+            "not a JSON report (create one with --json)",
+        ),
+        ("list", "[1]".to_owned(), "not a report (schema"),
         (
             "schema",
             with("/schema", json!("wirebench.report/2")),
-            "its schema is \"wirebench.report/2\"",
+            "expected schema \"wirebench.report/1\", got \"wirebench.report/2\"",
         ),
         (
             "kind",
@@ -289,7 +297,7 @@ fn what_is_no_report_is_refused_in_one_line() {
         (vec![file("missing.json")], "cannot read"),
         (
             vec![file("good.json"), "-o".into(), file("a.pdf")],
-            "reports are .html, .md or .csv",
+            "expected a name that ends in .html, .md or .csv",
         ),
         (
             vec![file("good.json"), "-o".into(), file("no/a.html")],
@@ -297,7 +305,7 @@ fn what_is_no_report_is_refused_in_one_line() {
         ),
         (
             vec!["-".into(), "-".into(), "-o".into(), file("a.html")],
-            "given twice",
+            "can be given only once",
         ),
     ] {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();

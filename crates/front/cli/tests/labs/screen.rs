@@ -388,7 +388,7 @@ fn an_http_run_is_shown_and_may_take_no_other_rate() {
         };
         terminal.shows_whole("requests sent", size);
         terminal.press(&["+"]);
-        terminal.shows("no rate change: only loads by ports can");
+        terminal.shows("no rate change: only loads on ports support this");
         terminal.press(&["2"]);
         terminal.shows("HTTP responses");
         let (code, text) = terminal.ended();
@@ -426,7 +426,7 @@ fn counters_are_shown_page_by_page_and_their_averages_come_after() {
             terminal.shows(word);
         }
         terminal.press(&["Escape", "p"]);
-        terminal.shows("no pause: stat sends nothing");
+        terminal.shows("no pause: stat does not send traffic");
         terminal.press(&[keys]);
         let (ended, text) = terminal.ended();
         assert_eq!(ended, code, "{text}");
@@ -436,7 +436,7 @@ fn counters_are_shown_page_by_page_and_their_averages_come_after() {
         );
         // Said while the screen was there.
         assert!(
-            text.contains("none of these interfaces has an interrupt"),
+            text.contains("none of these interfaces has its own interrupts"),
             "{text}"
         );
     }

@@ -68,8 +68,8 @@ impl Change {
             Self::Better => "better",
             Self::Worse => "WORSE",
             Self::Same => "same",
-            Self::OnlyOld => "only in the old one",
-            Self::OnlyNew => "only in the new one",
+            Self::OnlyOld => "only in the old report",
+            Self::OnlyNew => "only in the new report",
             Self::NotComparable => "not comparable",
         }
     }
@@ -181,7 +181,7 @@ impl Figure {
         if let Some(why) = &result.not_measured {
             (figure.value, figure.why) = (None, why.clone());
         } else if result.incomplete {
-            (figure.value, figure.why) = (None, "it was ended early".to_owned());
+            (figure.value, figure.why) = (None, "ended early".to_owned());
         }
         figure
     }
@@ -224,7 +224,7 @@ fn of_suite(result: &SuiteResult) -> Vec<(Key, Figure)> {
             if result.limit.is_none() && figure.at_least && figure.why.is_empty() {
                 (figure.value, figure.why) = (
                     None,
-                    "no load held, for want of a better tester or of time".to_owned(),
+                    "no limit found: the tester or the time limit ended the search".to_owned(),
                 );
             }
             figure.interval = interval(result.limit, result.beyond);
@@ -381,13 +381,13 @@ fn judge(old: &Figure, new: &Figure, repeatability: f64) -> (Change, String) {
         true => (change, String::new()),
         false => {
             let which = match (old.at_least, new.at_least) {
-                (true, true) => "both are",
-                (true, false) => "the old one is",
-                _ => "the new one is",
+                (true, true) => "both results are",
+                (true, false) => "the old result is",
+                _ => "the new result is",
             };
             (
                 Change::NotComparable,
-                format!("{which} no limit of the device, which carries at least this"),
+                format!("{which} only a lower bound of the device limit"),
             )
         }
     }
@@ -422,7 +422,7 @@ fn compare(old: &Report, new: &Report, tolerance: Option<f64>) -> Vec<Row> {
             (Some(a), Some(b)) => match judge(a, b, repeatability) {
                 (Change::Better | Change::Worse, _) if unsure(a) || unsure(b) => (
                     Change::NotComparable,
-                    "it was measured once; --tolerance judges it all the same".to_owned(),
+                    "measured once; use --tolerance to compare it anyway".to_owned(),
                 ),
                 judged => judged,
             },
@@ -542,7 +542,7 @@ fn text(rows: &[Row], plans: &[(String, String, String)]) -> String {
     let of = |change: Change| rows.iter().filter(|row| row.verdict == change).count();
     let head = match of(Change::Worse) {
         0 => format!(
-            "nothing is worse; {} better, {} the same",
+            "no figure is worse; {} better, {} the same",
             of(Change::Better),
             of(Change::Same)
         ),
@@ -550,7 +550,7 @@ fn text(rows: &[Row], plans: &[(String, String, String)]) -> String {
     };
     let mut out = format!("{head}\n\n{}", table.text(2));
     if !plans.is_empty() {
-        out.push_str("\nthe plans differ, so the figures may differ for that\n");
+        out.push_str("\nThe plans differ, which may explain differences between the figures:\n");
         for (path, old, new) in plans.iter().take(NAMED) {
             out.push_str(&format!("  {path}: {old} / {new}\n"));
         }
@@ -566,7 +566,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<u8> {
     for (report, path) in [(&old, &args.old), (&new, &args.new)] {
         if report.results.is_empty() {
             bail!(
-                "{}: it has no results of a benchmark; `wirebench report` compares other runs",
+                "{}: no benchmark results; compare other runs with `wirebench report`",
                 path.display()
             );
         }
@@ -575,7 +575,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<u8> {
     let in_common = |row: &Row| !matches!(row.verdict, Change::OnlyOld | Change::OnlyNew);
     if !rows.iter().any(in_common) {
         bail!(
-            "the two have no test and size in common: {} and {}",
+            "the reports have no test and size in common: {} and {}",
             old.kind,
             new.kind
         );

@@ -16,10 +16,10 @@ const FAMILY: usize = 0;
 pub(super) fn plan(name: &str) -> Result<LbPlan> {
     let labs = wb_testbed::list_labs()?.labs;
     let Some(lab) = labs.iter().find(|lab| lab.name == name) else {
-        bail!("there is no lab {name}; `wirebench lab up balancer --as {name}` makes it");
+        bail!("no lab {name}; create it with `wirebench lab up balancer --as {name}`");
     };
     let Some(balancer) = &lab.balancer else {
-        bail!("lab {name} is no balancer; `wirebench lab up balancer` makes one");
+        bail!("lab {name} is not a balancer; create one with `wirebench lab up balancer`");
     };
     let node = format!("wb-{name}-lb");
     let wires: Vec<String> = lab
@@ -118,7 +118,7 @@ fn counters(balancer: &Balancer, node: &str) -> ProbePlan {
 fn side(side: &BalancerSide) -> Result<LbSide> {
     let own = side.addresses.get(FAMILY).copied();
     Ok(LbSide {
-        port: side.port.parse().context("the lab's port")?,
+        port: side.port.parse().context("port of the lab")?,
         workers: 1,
         cpus: Vec::new(),
         addresses: own.map(AddressRange::single).into_iter().collect(),
@@ -130,5 +130,5 @@ fn side(side: &BalancerSide) -> Result<LbSide> {
 }
 
 fn range(text: &str) -> Result<AddressRange> {
-    text.parse().context("the lab's addresses")
+    text.parse().context("addresses of the lab")
 }

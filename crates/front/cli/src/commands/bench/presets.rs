@@ -114,5 +114,5 @@ pub(super) fn set_precision(suite: &mut SuitePlan, precision: Share) {
 /// # Errors
 /// If the name is unknown.
 pub(super) fn goal(name: &str) -> Result<GoalPlan, String> {
-    GoalPlan::named(name).ok_or_else(|| "ndr, pdr, rfc2544 or tst009 is allowed".to_owned())
+    GoalPlan::named(name).ok_or_else(|| "expected ndr, pdr, rfc2544 or tst009".to_owned())
 }

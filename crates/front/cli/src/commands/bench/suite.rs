@@ -481,7 +481,9 @@ impl SuiteArgs {
         match plan.procedure.take() {
             Some(Procedure::Suite(suite)) => Ok((plan, Some(*suite))),
             None => Ok((plan, None)),
-            Some(Procedure::Lb(_)) => bail!("{name}: it is for `wirebench bench lb`"),
+            Some(Procedure::Lb(_)) => {
+                bail!("{name}: a plan for a load balancer; run it with `wirebench bench lb`")
+            }
         }
     }
 
@@ -567,7 +569,7 @@ impl SuiteArgs {
         ] {
             if is_told && !suite.has(modifier) {
                 let name = modifier.name();
-                bail!("{option} is of modifier {name}: give --modifiers {name}");
+                bail!("{option} needs --modifiers {name}");
             }
         }
         let management = &mut suite.management;
@@ -606,7 +608,7 @@ fn tests_of(sizes: &[TestSize]) -> Result<Vec<TestSize>> {
     let all = names.join(",");
     if weights < sizes.len() {
         bail!(
-            "--sizes {all}: weights of a mix beside sizes of their own; give the mix alone, or as a genome of RFC 6985 (7a4d1g)"
+            "--sizes {all}: cannot combine the weights of a mix with single sizes; give the mix alone, or as a genome of RFC 6985 (7a4d1g)"
         );
     }
     Ok(vec![all.parse().with_context(|| format!("--sizes {all}"))?])
@@ -621,7 +623,7 @@ fn raise_for_ipv6(sizes: &mut [TestSize], tell: bool) {
     for size in sizes.iter_mut().filter(|size| size.model == small.model) {
         *size = raised.clone();
         if tell {
-            say("sizes: 64 becomes 84, the smallest in which IPv6, UDP and a test tag fit");
+            say("sizes: 64 is raised to 84, the smallest frame with IPv6, UDP and a test tag");
         }
     }
 }
@@ -833,7 +835,9 @@ pub(super) fn recovery(args: &BurstArgs) -> Result<u8> {
 /// `bench reset`.
 pub(super) fn reset(args: &ResetTestArgs) -> Result<u8> {
     if args.reset.trigger.is_none() && args.suite.plan.is_none() {
-        bail!("--trigger: a reset needs a command that makes it: --trigger 'ssh dut reboot'");
+        bail!(
+            "reset needs --trigger with the command that resets the device: --trigger 'ssh dut reboot'"
+        );
     }
     args.suite.run(&RESET, |suite| args.reset.apply(suite))
 }
@@ -875,7 +879,7 @@ mod tests {
         assert_eq!(read("64:7,570:4,1518:1").unwrap(), ["64:7,570:4,1518:1"]);
         let refused = read("64,64:7,570:4").unwrap_err().to_string();
         assert!(
-            refused.starts_with("--sizes 64,64:7,570:4: weights"),
+            refused.starts_with("--sizes 64,64:7,570:4: cannot combine the weights"),
             "{refused}"
         );
     }

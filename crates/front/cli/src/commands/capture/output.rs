@@ -70,7 +70,7 @@ fn direct(text: &str) -> Result<DirectWrites, String> {
         "auto" => Ok(DirectWrites::Auto),
         "always" => Ok(DirectWrites::Always),
         "never" => Ok(DirectWrites::Never),
-        _ => Err("it is auto, always or never".to_owned()),
+        _ => Err("expected auto, always or never".to_owned()),
     }
 }
 
@@ -78,7 +78,7 @@ fn on_full(text: &str) -> Result<OnFull, String> {
     match text {
         "stop" => Ok(OnFull::Stop),
         "rotate-delete" => Ok(OnFull::RotateDelete),
-        _ => Err("it is stop or rotate-delete".to_owned()),
+        _ => Err("expected stop or rotate-delete".to_owned()),
     }
 }
 
@@ -87,7 +87,7 @@ fn format(text: &str) -> Result<FileFormat, String> {
         "pcapng" => Ok(FileFormat::Pcapng),
         "pcap-ns" => Ok(FileFormat::PcapNs),
         "pcap" => Ok(FileFormat::Pcap),
-        _ => Err("it is pcapng, pcap-ns or pcap".to_owned()),
+        _ => Err("expected pcapng, pcap-ns or pcap".to_owned()),
     }
 }
 
@@ -97,7 +97,7 @@ fn compression(text: &str) -> Result<Compression, String> {
         "lz4" => Ok(Compression::Lz4),
         "gzip" => Ok(Compression::Gzip),
         "none" => Ok(Compression::None),
-        _ => Err("it is zstd, lz4, gzip or none".to_owned()),
+        _ => Err("expected zstd, lz4, gzip or none".to_owned()),
     }
 }
 
@@ -105,13 +105,13 @@ fn overflow(text: &str) -> Result<Overflow, String> {
     match text {
         "wait" => Ok(Overflow::Wait),
         "drop-newest" => Ok(Overflow::DropNewest),
-        _ => Err("it is wait or drop-newest".to_owned()),
+        _ => Err("expected wait or drop-newest".to_owned()),
     }
 }
 
 /// Parses a size as in tcpdump(8): millions of bytes, or KiB, MiB or GiB with a suffix.
 fn file_size(text: &str) -> Result<u64, String> {
-    let error = || "a size such as 100 (million bytes), 500k, 10m or 2g".to_owned();
+    let error = || "expected a size such as 100 (million bytes), 500k, 10m or 2g".to_owned();
     let (number, unit) = match text.to_ascii_lowercase().strip_suffix(['k', 'm', 'g']) {
         Some(number) => {
             let shift = match text.as_bytes().last().map(u8::to_ascii_lowercase) {

@@ -129,7 +129,7 @@ fn first_up() -> Result<Locator> {
     let listed = listed(&Namespace::current()?)?;
     let name = match listed.into_iter().flatten().find(|link| link.up) {
         Some(link) => link.name,
-        None => bail!("no interface is up here; -D lists them, -i names one"),
+        None => bail!("no interface is up; list them with -D, choose one with -i"),
     };
     Ok(name.parse()?)
 }
@@ -149,9 +149,9 @@ fn numbered(locator: &Locator, number: usize) -> Result<Locator> {
             name: link.name.clone(),
             ..locator.clone()
         }),
-        Some(None) => bail!("-i {number} is all interfaces; say -i {ANY}"),
+        Some(None) => bail!("-i {number}: stands for all interfaces; use -i {ANY}"),
         None => bail!(
-            "-i {number}: there is neither an interface of this name nor so many; -D lists {}",
+            "-i {number}: no interface has this name or number; -D lists {}",
             listed.len()
         ),
     }
@@ -161,7 +161,7 @@ fn numbered(locator: &Locator, number: usize) -> Result<Locator> {
 /// left in the rings at the end must still be printed.
 const PRINTING_RING: u64 = 64 << 20;
 
-const SIZES: &str = "a size such as 64 (MiB), 512KiB, 2MiB, 1GiB or 262144B";
+const SIZES: &str = "expected a size such as 64 (MiB), 512KiB, 2MiB, 1GiB or 262144B";
 
 /// Parses a number with a binary unit, or in units of `unit` bytes.
 fn size(text: &str, unit: u64) -> Option<u64> {
@@ -186,7 +186,9 @@ fn ring_size(text: &str) -> Result<u64, String> {
 fn block_size(text: &str) -> Result<u64, String> {
     size(text, 1)
         .filter(|bytes| bytes.is_power_of_two() && *bytes >= 4096)
-        .ok_or_else(|| "a power of two from 4096 bytes on, such as 65536 or 64KiB".to_owned())
+        .ok_or_else(|| {
+            "must be a power of two, at least 4096 bytes, such as 65536 or 64KiB".to_owned()
+        })
 }
 
 impl PortArgs {
@@ -219,17 +221,17 @@ impl PortArgs {
     ) -> Result<()> {
         if self.xdp || any.driver == Some(Driver::Xdp) {
             bail!(
-                "-i any: by AF_XDP all interfaces would be taken from the host; name those to take"
+                "-i any: AF_XDP would take the traffic of all interfaces from the host; name the interfaces"
             );
         }
         let before = locators.len();
         for link in links(&namespace(any)?)? {
             let loopback = matches!(link.kind, LinkKind::Loopback);
             if !link.up {
-                notes.push(format!("-i any: {} is down, and left out", link.name));
+                notes.push(format!("-i any: skipping {}: it is down", link.name));
             } else if !link.ethernet && !loopback {
                 notes.push(format!(
-                    "-i any: {} carries no Ethernet frames, and is left out",
+                    "-i any: skipping {}: it does not carry Ethernet frames",
                     link.name
                 ));
             } else {
@@ -240,7 +242,7 @@ impl PortArgs {
             }
         }
         if locators.len() == before {
-            bail!("-i any: no interface is up here");
+            bail!("-i any: no interface is up");
         }
         Ok(())
     }
@@ -250,7 +252,9 @@ impl PortArgs {
         let list = |option: &str, what: &str, text: &Option<String>| match text {
             None => Ok(Vec::new()),
             Some(text) => wb_machine::cpu::parse_list(text).ok_or_else(|| {
-                anyhow::anyhow!("{option} {text:?} is not a list of {what} such as 2,3 or 2-5")
+                anyhow::anyhow!(
+                    "{option}: expected a list of {what} such as 2,3 or 2-5, got {text:?}"
+                )
             }),
         };
         let mut cpus = list("--cpus", "CPUs", &self.cpus)?;
@@ -258,7 +262,7 @@ impl PortArgs {
         let wanted = self.threads as usize * locators.len();
         if !cpus.is_empty() && cpus.len() < wanted {
             bail!(
-                "--cpus names {} CPUs for {wanted} readers; name one for each",
+                "--cpus: {wanted} readers need {wanted} CPUs, got {}",
                 cpus.len()
             );
         }

@@ -77,7 +77,7 @@ fn link_type(text: &str) -> Result<String, String> {
     if text.eq_ignore_ascii_case("EN10MB") {
         Ok(text.to_owned())
     } else {
-        Err("frames are captured as EN10MB (Ethernet) only".to_owned())
+        Err("expected EN10MB (Ethernet), the only supported link type".to_owned())
     }
 }
 
@@ -86,7 +86,9 @@ fn stamps(text: &str) -> Result<Stamps, String> {
         "host" => Ok(Stamps::Host),
         "adapter" => Ok(Stamps::Adapter),
         "adapter_unsynced" => Ok(Stamps::AdapterUnsynced),
-        _ => Err("it is host, adapter or adapter_unsynced; -J lists what the port has".to_owned()),
+        _ => Err(
+            "expected host, adapter or adapter_unsynced; list those of the port with -J".to_owned(),
+        ),
     }
 }
 
@@ -115,7 +117,9 @@ fn stop(text: &str) -> Result<Stop, String> {
         Some(("packets", n)) => Ok(Stop::Packets(n)),
         Some(("filesize", n)) => Ok(Stop::FileKb(n)),
         Some(("files", n)) if u32::try_from(n).is_ok() => Ok(Stop::Files(n as u32)),
-        _ => Err("it is duration:N, packets:N, filesize:N or files:N, with N above 0".to_owned()),
+        _ => {
+            Err("expected duration:N, packets:N, filesize:N or files:N, with N above 0".to_owned())
+        }
     }
 }
 
@@ -131,7 +135,7 @@ fn next(text: &str) -> Result<Next, String> {
         Some(("filesize", n)) => Ok(Next::FileKb(n)),
         Some(("files", n)) if u32::try_from(n).is_ok() => Ok(Next::Files(n as u32)),
         _ => Err(
-            "it is duration:N, interval:N, filesize:N, packets:N or files:N, with N above 0 (tcpdump's -b is for BGP, which is not decoded)"
+            "expected duration:N, interval:N, filesize:N, packets:N or files:N, with N above 0 (-b of tcpdump, for BGP, is not supported)"
                 .to_owned(),
         ),
     }
@@ -195,7 +199,7 @@ impl TcpdumpOptions {
         });
         let Some(output) = &mut job.output else {
             if !self.next.is_empty() || job.stop_octets.is_some() || most_files.is_some() {
-                bail!("-b, -a filesize and -a files are for files; name one with -w");
+                bail!("-b, -a filesize and -a files need -w");
             }
             return Ok(());
         };

@@ -7,7 +7,7 @@ use wb_testbed::{Balancer, BalancerMode};
 pub(super) fn describe(lab: &str, balancer: &Balancer) -> String {
     let Balancer { vips, vport, .. } = balancer;
     let device = match balancer.mode {
-        BalancerMode::Dnat => "the kernel translates (nftables), TCP and UDP",
+        BalancerMode::Dnat => "NAT in the kernel (nftables), TCP and UDP",
         BalancerMode::Haproxy => "haproxy, TCP",
     };
     let mut text = format!(
@@ -18,8 +18,8 @@ pub(super) fn describe(lab: &str, balancer: &Balancer) -> String {
         .left("side")
         .left("own address")
         .left("gateway")
-        .left("gateway's MAC")
-        .left("answers or asks as");
+        .left("MAC of gateway")
+        .left("clients or backends");
     for (name, side) in [("client", &balancer.client), ("server", &balancer.server)] {
         for (family, range) in side.ranges.iter().enumerate() {
             let address = |list: &[std::net::IpAddr]| {
@@ -38,7 +38,7 @@ pub(super) fn describe(lab: &str, balancer: &Balancer) -> String {
     }
     text.push_str(&sides.text(2));
     text.push_str(&format!(
-        "  servers see {} as their clients, IPv6 {}\n",
+        "  client address seen by the servers: {}, IPv6 {}\n",
         balancer.seen_by_servers[0], balancer.seen_by_servers[1]
     ));
     text.push_str(&hints(balancer));
@@ -74,14 +74,14 @@ fn counters(lab: &str, balancer: &Balancer) -> String {
         BalancerMode::Dnat => "nft list table inet balancer",
         BalancerMode::Haproxy => "curl -s 'http://127.0.0.1:8404/;csv'",
     };
-    let mut text = format!("  device's counters: wirebench lab exec wb-{lab}-lb {command}\n");
+    let mut text = format!("  counters of the device: wirebench lab exec wb-{lab}-lb {command}\n");
     if let (BalancerMode::Dnat, Some(most), Some(now)) = (
         balancer.mode,
         balancer.conntrack_max,
         balancer.conntrack_count,
     ) {
         text.push_str(&format!(
-            "  connections followed: {} of at most {} (net.netfilter.nf_conntrack_max of the host)\n",
+            "  tracked connections: {} of {} (net.netfilter.nf_conntrack_max of the host)\n",
             figures::count(now),
             figures::count(most)
         ));

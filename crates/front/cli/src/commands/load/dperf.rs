@@ -69,7 +69,7 @@ impl Mapping {
 fn mapping(text: &str) -> Result<Mapping, String> {
     let (device, locator) = text
         .split_once('=')
-        .ok_or("a device, =, and an interface: 0000:1b:00.0=eth3")?;
+        .ok_or("expected DEVICE=INTERFACE, such as 0000:1b:00.0=eth3")?;
     let (end, device) = match device.split_once(':') {
         Some(("client", device)) => (Some(LoadEnd::Client), device),
         Some(("server", device)) => (Some(LoadEnd::Server), device),
@@ -92,13 +92,13 @@ fn text_of(file: &str) -> Result<String> {
         .and_then(|f| f.take(LONGEST + 1).read_to_end(&mut bytes))
         .with_context(|| format!("cannot read {file}"))?;
     if bytes.len() as u64 > LONGEST {
-        bail!("{file} is larger than 1 MiB, the most that is read of a configuration");
+        bail!("{file}: must be at most 1 MiB");
     }
     let is_text = |line: &[u8]| {
         line.trim_ascii_start().starts_with(b"#") || std::str::from_utf8(line).is_ok()
     };
     if let Some(n) = bytes.split(|b| *b == b'\n').position(|line| !is_text(line)) {
-        bail!("{file}:{}: neither ASCII nor UTF-8", n + 1);
+        bail!("{file}:{}: not UTF-8 text", n + 1);
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -119,7 +119,7 @@ impl DperfArgs {
             .map(|file| {
                 let text = text_of(file)?;
                 if !self.check && !wb_dperf::is_configuration(&text) {
-                    bail!("{file} is no configuration of dperf; a plan is run by `wirebench run`");
+                    bail!("{file}: not a dperf configuration; run plans with `wirebench run`");
                 }
                 Ok((file, text))
             })
@@ -149,10 +149,13 @@ impl DperfArgs {
             }
         }
         if let Some(mapping) = unused.first() {
-            bail!("--port {}: no file names this device", mapping.device);
+            bail!(
+                "--port {}: no configuration file names this device",
+                mapping.device
+            );
         }
         told_apart(&plan)?;
-        let config = shown.context("there is no file")?;
+        let config = shown.context("no configuration file")?;
         Ok(Read::Plan(Box::new((plan, Printer::new(&config)))))
     }
 
@@ -200,7 +203,7 @@ impl DperfArgs {
         }
         let config = wb_dperf::parse(file, text)
             .config
-            .context("the file was checked, and cannot be read")?;
+            .context("the checked file cannot be parsed")?;
         let options = TranslateOptions {
             locators: self.locators(&config),
         };
@@ -217,7 +220,7 @@ impl DperfArgs {
             port.name = named(&port.name);
             if port.cpus.iter().any(|cpu| !allowed.contains(cpu)) {
                 say(format_args!(
-                    "wirebench: {file}: cpu {}: not all are there ({}); the workers run where there is room",
+                    "wirebench: {file}: cpu {}: not all available (allowed: {}); the system places the workers",
                     wb_machine::cpu::format_list(&port.cpus),
                     wb_machine::cpu::format_list(&allowed)
                 ));
@@ -270,7 +273,7 @@ fn told_apart(plan: &Plan) -> Result<()> {
             .find(|p| p.locator.place() == place)
         {
             bail!(
-                "{place} is {} and {}; where files name the same device, --port client:DEVICE=IF and --port server:DEVICE=IF tell them apart",
+                "{place} is used twice, by {} and {}; if files name the same device, use --port client:DEVICE=IF and --port server:DEVICE=IF",
                 other.name,
                 port.name
             );

@@ -181,7 +181,7 @@ fn size(text: &str) -> Result<u32, String> {
     wb_model::units::parse_count(text)
         .ok()
         .and_then(|n| u32::try_from(n).ok())
-        .ok_or_else(|| format!("{text:?} is no number of bytes"))
+        .ok_or_else(|| format!("expected a number of bytes, got {text:?}"))
 }
 
 fn request(text: &str) -> Result<LoadMessage, String> {
@@ -195,7 +195,9 @@ fn request(text: &str) -> Result<LoadMessage, String> {
         Some(("random", n)) => size(n).map(LoadMessage::Random),
         Some(("file", path)) => Ok(LoadMessage::File(path.to_owned())),
         Some(("snmp", community)) => Ok(LoadMessage::Snmp(community.to_owned())),
-        _ => Err("http, http:/path, bytes:N, random:N, file:PATH or snmp:COMMUNITY".to_owned()),
+        _ => Err(
+            "expected http, http:/path, bytes:N, random:N, file:PATH or snmp:COMMUNITY".to_owned(),
+        ),
     }
 }
 
@@ -208,7 +210,7 @@ fn answer(text: &str) -> Result<LoadAnswer, String> {
         Some(("bytes", n)) => size(n).map(LoadAnswer::Bytes),
         Some(("random", n)) => size(n).map(LoadAnswer::Random),
         Some(("file", path)) => Ok(LoadAnswer::File(path.to_owned())),
-        _ => Err("http:N, bytes:N, random:N, file:PATH, echo or sink".to_owned()),
+        _ => Err("expected http:N, bytes:N, random:N, file:PATH, echo or sink".to_owned()),
     }
 }
 
@@ -218,12 +220,13 @@ fn reading(text: &str) -> Result<LoadReading, String> {
         None if text == "segment" => Ok(LoadReading::Segment),
         None if text == "stream" => Ok(LoadReading::Stream),
         Some(("bytes", n)) => size(n).map(LoadReading::Bytes),
-        _ => Err("http, segment, bytes:N or stream".to_owned()),
+        _ => Err("expected http, segment, bytes:N or stream".to_owned()),
     }
 }
 
 fn route(text: &str) -> Result<LoadRoute, String> {
-    let wrong = || "PATH STATUS BYTES [DELAY] [close], such as '/a 200 1000 10ms'".to_owned();
+    let wrong =
+        || "expected PATH STATUS BYTES [DELAY] [close], such as '/a 200 1000 10ms'".to_owned();
     let mut words: Vec<&str> = text.split_whitespace().collect();
     let close = words.last() == Some(&"close");
     if close {
@@ -247,7 +250,7 @@ fn close(text: &str) -> Result<LoadClose, String> {
     match text {
         "fin" => Ok(LoadClose::Fin),
         "reset" => Ok(LoadClose::Reset),
-        _ => Err("fin or reset".to_owned()),
+        _ => Err("expected fin or reset".to_owned()),
     }
 }
 
@@ -256,7 +259,7 @@ fn order(text: &str) -> Result<TupleOrder, String> {
         "sequential" => Ok(TupleOrder::Sequential),
         "stride" => Ok(TupleOrder::Stride),
         "random" => Ok(TupleOrder::Random),
-        _ => Err("sequential, stride or random".to_owned()),
+        _ => Err("expected sequential, stride or random".to_owned()),
     }
 }
 
@@ -265,12 +268,12 @@ fn rise(text: &str) -> Result<LoadRise, String> {
         "linear" => Ok(LoadRise::Linear),
         "steps" => Ok(LoadRise::Steps),
         "exponential" => Ok(LoadRise::Exponential),
-        _ => Err("linear, steps or exponential".to_owned()),
+        _ => Err("expected linear, steps or exponential".to_owned()),
     }
 }
 
 fn point(text: &str) -> Result<ProfilePoint, String> {
-    let wrong = || format!("{text:?}: a time, a colon and a share, such as 5s:0.5");
+    let wrong = || format!("expected TIME:SHARE, such as 5s:0.5, got {text:?}");
     let (at, share) = text.split_once(':').ok_or_else(wrong)?;
     Ok(ProfilePoint {
         at: at.parse().map_err(|_| wrong())?,
@@ -305,7 +308,7 @@ impl NativeArgs {
                 continue;
             }
             if !plan.loads.iter().any(|job| job.end == end) {
-                bail!("{option}: no file is of that end");
+                bail!("{option}: no configuration file is for that end");
             }
             for job in plan.loads.iter_mut().filter(|job| job.end == end) {
                 job.gateway_mac = mac.or(job.gateway_mac);
@@ -326,7 +329,7 @@ impl NativeArgs {
         let mut cpus = match &self.cpus {
             None => Vec::new(),
             Some(text) => wb_machine::cpu::parse_list(text).ok_or_else(|| {
-                anyhow::anyhow!("--cpus {text:?} is not a list of CPUs such as 2,3 or 2-5")
+                anyhow::anyhow!("--cpus: expected a list of CPUs such as 2,3 or 2-5, got {text:?}")
             })?,
         };
         let ends = [
@@ -367,7 +370,7 @@ impl NativeArgs {
             plan.loads.push(job);
         }
         if plan.loads.is_empty() {
-            bail!("there is nothing to do; --client PORT, --server PORT, or a file");
+            bail!("load needs --client PORT, --server PORT or a configuration file");
         }
         Ok(plan)
     }

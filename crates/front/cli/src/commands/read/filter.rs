@@ -49,7 +49,7 @@ impl Filter {
                 let program = compiled.map_err(|error| anyhow!(error.render()))?;
                 if let Some(value) = program.kernel_values().next() {
                     return Err(anyhow!(
-                        "{}: a file does not hold what the kernel knew of the packet ({})",
+                        "{}: not recorded in files ({})",
                         self.expression,
                         what(value)
                     ));

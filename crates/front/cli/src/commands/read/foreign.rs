@@ -44,12 +44,12 @@ impl Foreign {
             .stdin(Stdio::piped())
             .spawn();
         let mut child = match child {
-            Err(error) if error.kind() == ErrorKind::NotFound => bail!(
-                "{name} is not installed here; without it packets are printed up to TCP and UDP"
-            ),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                bail!("{name} is not installed; without it, packets are decoded up to TCP and UDP")
+            }
             child => child.with_context(|| format!("cannot run {name}"))?,
         };
-        let input = child.stdin.take().context("its input is a pipe")?;
+        let input = child.stdin.take().context("standard input is a pipe")?;
         Ok((Running { name, child }, Box::new(input)))
     }
 

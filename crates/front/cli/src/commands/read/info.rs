@@ -107,7 +107,7 @@ impl Found {
         }
         text += &format!(", {} bytes", figures::count(summary.file_bytes));
         if self.trouble.is_some() {
-            text += " whole, then damaged";
+            text += " complete, then damaged";
         }
         if let Some(application) = &self.application {
             text += &format!(", written by {application}");
@@ -121,7 +121,7 @@ impl Found {
             }
             if let Some(drops) = found.counts.noted_drops {
                 let drops = figures::count(drops);
-                text += &format!("    noted with packets: {drops} lost\n");
+                text += &format!("    drops recorded with packets: {drops}\n");
             }
             if let Some(statistics) = &found.statistics {
                 text += &format!("    counted: {}\n", statistics_line(statistics));
@@ -245,7 +245,10 @@ fn described(interface: &Interface) -> String {
         0 => ", snapshot length unlimited".to_owned(),
         len => format!(", snapshot length {len}"),
     };
-    text += &format!(", stamps of {} decimals", interface.time_unit.decimals());
+    text += &format!(
+        ", time stamps with {} decimals",
+        interface.time_unit.decimals()
+    );
     if let Some(filter) = &interface.filter {
         text += &format!(", filter \"{filter}\"");
     }
@@ -258,7 +261,7 @@ fn statistics_line(found: &Statistics) -> String {
         ("received by the interface", found.if_received),
         ("dropped by the interface", found.if_dropped),
         ("passed the filter", found.filter_accepted),
-        ("dropped for want of room", found.os_dropped),
+        ("dropped for lack of space", found.os_dropped),
         ("delivered", found.delivered),
     ];
     let mut parts: Vec<String> = numbers

@@ -30,8 +30,8 @@ impl FromStr for Moment {
     fn from_str(text: &str) -> Result<Self, String> {
         let error = || {
             format!(
-                "{text:?} is no time; 2023-11-14T22:13:20.5Z, \"2023-11-14 22:13:20\" (local time), \
-                 1700000000.5 (seconds since 1970) and +1.5 or +200ms (after the first packet) are"
+                "expected a time such as 2023-11-14T22:13:20.5Z, \"2023-11-14 22:13:20\" (local time), 1700000000.5 \
+                 (seconds since 1970), or +1.5 or +200ms (after the first packet), got {text:?}"
             )
         };
         if let Some(after) = text.strip_prefix('+') {

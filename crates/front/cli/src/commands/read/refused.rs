@@ -2,8 +2,8 @@
 
 use crate::args::{Row, Table};
 
-const CAPTURES: &str = "it is for capturing: see `wirebench capture --help`";
-const ONE_FILE: &str = "reading writes one file; slice with --from, --to, --skip and --first";
+const CAPTURES: &str = "only for capturing: see `wirebench capture --help`";
+const ONE_FILE: &str = "read writes one file; select packets with --from, --to, --skip and --first";
 
 /// Options that reading refuses.
 pub(super) struct Reading;
@@ -29,7 +29,7 @@ impl Table for Reading {
             'b',
             "",
             false,
-            "BGP is not taken apart; --as tcpdump and --decode do",
+            "BGP is not decoded; use --as tcpdump or --decode",
         ),
         ('i', "interface", true, CAPTURES),
         ('j', "time-stamp-type", true, CAPTURES),

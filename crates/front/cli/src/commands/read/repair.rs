@@ -41,9 +41,9 @@ pub(super) fn into_copy(file: &Path, copy: &Path) -> Result<u8> {
     let (whole, records) = (count(source.whole_bytes()), count(source.whole_records()));
     let from = &source.name;
     let what = match trouble {
-        None => format!("{from}: whole; {name} is a copy of all {records} packets"),
+        None => format!("{from}: undamaged; copied all {records} packets to {name}"),
         Some(trouble) => format!(
-            "{from}: {trouble}\n{name}: the {whole} bytes before hold {records} whole packets"
+            "{from}: {trouble}\n{name}: saved the {records} complete packets before it ({whole} bytes)"
         ),
     };
     if name == "-" {
@@ -87,12 +87,12 @@ fn nothing_whole(source: &Source, trouble: Option<Trouble>) -> Result<u8> {
         Some(trouble) if trouble.is_foreign() => bail!("{name}: {trouble}"),
         Some(trouble @ (Trouble::Damaged(_) | Trouble::Unpacking(..))) => {
             say(format_args!(
-                "wirebench: {name}: {trouble}; nothing is whole, so nothing was changed"
+                "wirebench: {name}: {trouble}; no complete record found, file unchanged"
             ));
             Ok(1)
         }
         Some(trouble) => bail!("{name}: {trouble}"),
-        None => bail!("{name} is empty"),
+        None => bail!("{name}: empty file"),
     }
 }
 
@@ -100,13 +100,13 @@ fn repair(path: &Path) -> Result<u8> {
     let name = path.display();
     let file = fs::metadata(path).with_context(|| format!("cannot open {name}"))?;
     if !file.is_file() {
-        bail!("{name} is no plain file, so it cannot be cut");
+        bail!("cannot truncate {name}: not a regular file");
     }
     let source = Source::open(path)?;
     if let Some(packing) = source.packing {
         bail!(
-            "{name} is packed by {}, so its end cannot be cut; \
-             `wirebench read --repair {name} -w COPY` keeps what is whole",
+            "cannot truncate {name}: compressed with {}; \
+             `wirebench read --repair {name} -w COPY` saves the complete records",
             packing.name()
         );
     }
@@ -115,15 +115,15 @@ fn repair(path: &Path) -> Result<u8> {
     match trouble {
         None => {
             print(&format!(
-                "{name}: whole, {records} packets; nothing was changed"
+                "{name}: undamaged, {records} packets; file unchanged"
             ));
             Ok(0)
         }
         Some(trouble @ Trouble::Damaged(_)) if whole > 0 => {
             cut(path, file.len(), whole)?;
             print(&format!(
-                "{name}: {trouble}\n{name}: {} bytes were removed from the end; the {} bytes left hold \
-                 {records} whole packets",
+                "{name}: {trouble}\n{name}: removed {} bytes from the end; {} bytes with {records} complete packets \
+                 remain",
                 count(file.len() - whole),
                 count(whole),
             ));
@@ -144,8 +144,8 @@ fn cut(path: &Path, len: u64, whole: u64) -> Result<()> {
         .with_context(|| format!("cannot read {name}"))?
         .len();
     if now != len {
-        bail!("{name} is still being written; end the capture first");
+        bail!("{name}: the file is still growing; end the capture first");
     }
     file.set_len(whole)
-        .map_err(|error| Fault(format!("cannot cut {name}: {error}")).into())
+        .map_err(|error| Fault(format!("cannot truncate {name}: {error}")).into())
 }

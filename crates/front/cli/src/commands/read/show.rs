@@ -39,7 +39,7 @@ impl Show {
         let Some(link) = LinkType::from_number(packet.link_type) else {
             self.flush()?;
             bail!(
-                "wirebench cannot print packets of link type {}; --as tcpdump may print them, -w writes them to a file",
+                "link type {} cannot be printed; print the packets with --as tcpdump or write them with -w",
                 packet.link_type
             );
         };

@@ -75,10 +75,10 @@ impl fmt::Display for Trouble {
             Self::Damaged(error) => write!(f, "byte {}: {}", error.offset, error.problem),
             Self::Unpacking(packing, whole, cause) => write!(
                 f,
-                "{} is damaged or cut: {cause}; {whole} bytes of the content are whole records",
+                "{}: damaged or truncated: {cause}; the first {whole} bytes of the content are complete records",
                 packing.name()
             ),
-            Self::Reading(cause) => write!(f, "cannot read on: {cause}"),
+            Self::Reading(cause) => write!(f, "cannot continue reading: {cause}"),
         }
     }
 }
@@ -105,7 +105,7 @@ impl Source {
         } else {
             let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
             if file.metadata().is_ok_and(|found| found.is_dir()) {
-                bail!("{name} is a directory; a capture file is expected");
+                bail!("{name}: expected a capture file, got a directory");
             }
             Box::new(file)
         };
@@ -116,7 +116,7 @@ impl Source {
             .with_context(|| format!("cannot read {name}"))?;
         let packing = Packing::of(&beginning);
         let raw = Cursor::new(beginning).chain(raw);
-        let bytes = unpacked(packing, raw).with_context(|| format!("cannot unpack {name}"))?;
+        let bytes = unpacked(packing, raw).with_context(|| format!("cannot decompress {name}"))?;
         Ok(Self {
             name,
             packing,

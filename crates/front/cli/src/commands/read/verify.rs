@@ -236,13 +236,13 @@ impl Verify {
         let count = figures::count;
         let head = if rows.is_empty() {
             format!(
-                "no test tag in {} packets: nothing was verified",
+                "no test tag in {} packets: nothing verified",
                 count(self.packets)
             )
         } else {
             let tagged = self.packets - self.untagged;
             let missing = if missing == 0 {
-                "nothing is missing".to_owned()
+                "nothing missing".to_owned()
             } else {
                 format!("{} MISSING", count(missing))
             };
@@ -288,7 +288,7 @@ impl Verify {
         }
         if self.beyond > 0 {
             text += &format!(
-                "  {} packets of further streams were not looked at: {MOST_STREAMS} are told apart\n",
+                "  {} packets of further streams were not checked (limit: {MOST_STREAMS} streams)\n",
                 count(self.beyond)
             );
         }

@@ -248,8 +248,8 @@ impl Writer {
                 });
                 if *link_type != packet.link_type {
                     bail!(
-                        "a pcap file holds one link type: this one {link_type}, the next packet has {}; \
-                         write pcapng (--format pcapng) instead",
+                        "a pcap file can have one link type only ({link_type}), but the next packet has {}; \
+                         use --format pcapng",
                         packet.link_type
                     );
                 }
@@ -373,7 +373,7 @@ fn refuse_input(path: &Path, inputs: &[PathBuf]) -> Result<()> {
             .metadata()
             .is_ok_and(|input| (input.dev(), input.ino()) == (output.dev(), output.ino()));
         if same && output.is_file() {
-            bail!("{} is read and cannot be written at once", path.display());
+            bail!("{} is an input file; write to another file", path.display());
         }
     }
     Ok(())

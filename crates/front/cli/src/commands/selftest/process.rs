@@ -128,7 +128,7 @@ impl Running {
             }
             if begin.elapsed() > STARTS {
                 bail!(
-                    "{} does not listen after {STARTS:?}: {}",
+                    "{} was not ready after {STARTS:?}: {}",
                     self.name,
                     said.trim()
                 );
@@ -157,7 +157,7 @@ impl Running {
                 return Ok(status.success());
             }
             if begin.elapsed() > patience {
-                bail!("{} does not end", self.name);
+                bail!("{} did not end", self.name);
             }
             std::thread::sleep(LOOK);
         }

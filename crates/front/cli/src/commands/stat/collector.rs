@@ -141,11 +141,11 @@ impl Collector {
         let known = self.interfaces.known();
         let interrupts = Interrupts::of(&known, apply)?;
         if interrupts.is_empty() {
-            say("wirebench: none of these interfaces has an interrupt of its own");
+            say("wirebench: none of these interfaces has its own interrupts");
         }
         if !interrupts.is_empty() && wb_machine::process::is_running("irqbalance") {
             say(
-                "wirebench: T3: irqbalance is at work and sends interrupts elsewhere meanwhile; systemctl stop irqbalance",
+                "wirebench: T3: irqbalance is running and may move interrupts during the measurement; stop it: systemctl stop irqbalance",
             );
         }
         self.interrupts = Some(interrupts);

@@ -122,7 +122,7 @@ impl Interrupts {
             match affinity::MovedInterrupts::to(&[(step.irq, step.to)]) {
                 Ok(moved) => {
                     say(format_args!(
-                        "wirebench: interrupt {} ({}) goes to CPU {} until the end",
+                        "wirebench: moved interrupt {} ({}) to CPU {} until the end",
                         step.irq, step.name, step.to
                     ));
                     irq.cpus = vec![step.to];

@@ -64,7 +64,7 @@ pub(super) fn line<'a>(
         });
         let place = match worst.between {
             path::Between::Wire => format!(
-                "between {} and {}, on the wire or at its end",
+                "on the wire between {} and {}, or at its receiving end",
                 worst.from, worst.to
             ),
             path::Between::Device => {

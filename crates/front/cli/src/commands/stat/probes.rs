@@ -15,7 +15,7 @@ use wb_machine::{
 use wb_model::{PlanError, bench::ProbePlan, text::plan_from_toml};
 
 /// Message for a reading in progress.
-const NO_ANSWER: &str = "no answer yet";
+const NO_ANSWER: &str = "no response yet";
 
 /// Parses the given probes: keys of a `[[probe]]` in one line, or only its kind.
 ///
@@ -227,7 +227,7 @@ impl Watched {
                 }
             }
             Err(RecvTimeoutError::Disconnected) => {
-                line.missing = Some("its thread has ended".to_owned());
+                line.missing = Some("the thread of the probe has ended".to_owned());
                 self.total.missing.clone_from(&line.missing);
             }
         }
@@ -251,7 +251,7 @@ impl Watched {
         let was_fresh = std::mem::replace(&mut self.fresh, true);
         line.gauges.clone_from(&sample.gauges);
         let Some((then_ns, before)) = before else {
-            line.missing = Some("this is its first reading".to_owned());
+            line.missing = Some("first reading".to_owned());
             return;
         };
         let seconds = Duration::from_nanos(at_ns.saturating_sub(then_ns)).as_secs_f64();
@@ -263,7 +263,7 @@ impl Watched {
             add(line, &counted, seconds);
         } else {
             // The rise since the last reading spans several intervals, so it counts only in the total.
-            line.missing = Some("the reading before failed".to_owned());
+            line.missing = Some("the previous reading failed".to_owned());
         }
     }
 }
@@ -398,7 +398,7 @@ mod tests {
             }
         };
         let first = end_of("n 10\n");
-        assert_eq!(first.missing.as_deref(), Some("this is its first reading"));
+        assert_eq!(first.missing.as_deref(), Some("first reading"));
         let second = end_of("n 17\n");
         assert_eq!((second.missing, second.counted["x.n"]), (None, Some(7)));
         let third = end_of("n 27\n");

@@ -113,7 +113,7 @@ fn chart(jobs: &[&SocketJobReport], transactions: bool) -> Chart {
     let level = jobs.iter().find_map(|j| j.confidence.map(|c| c.level));
     match level {
         Some(level) => chart.note(format!(
-            "Whiskers: the mean lies there at {level} % confidence."
+            "Whiskers: {level} % confidence interval of the mean."
         )),
         None => chart,
     }
