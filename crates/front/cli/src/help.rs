@@ -440,16 +440,12 @@ fn of_command(above: &str, command: Command) -> Command {
             arg
         })
     });
+    let values = values(&command);
     let after = command.get_after_help().map(ToString::to_string);
-    let parts = [values(&command), after.unwrap_or_default()];
-    let parts: Vec<&str> = parts
-        .iter()
-        .map(String::as_str)
-        .filter(|p| !p.is_empty())
-        .collect();
-    let command = match parts.is_empty() {
-        true => command,
-        false => command.after_long_help(parts.join("\n\n")),
+    let command = match (values.is_empty(), after) {
+        (true, _) => command,
+        (false, None) => command.after_long_help(values),
+        (false, Some(after)) => command.after_long_help(format!("{values}\n\n{after}")),
     };
     command.mut_subcommands(|c| of_command(&name, c))
 }
@@ -526,6 +522,30 @@ mod tests {
             }
         });
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn man_pages_have_sections_for_values_and_examples() {
+        all(&built(), "wirebench", &mut |command, name| {
+            let (file, page) = crate::commands::meta::man_page(command).unwrap();
+            assert!(
+                file.starts_with("wirebench") && file.ends_with(".1"),
+                "{file}"
+            );
+            let title = page.lines().find(|line| line.starts_with(".TH")).unwrap();
+            assert!(title.contains(" 1 \" \" \"wirebench "), "{title}");
+            let help = command.clone().render_long_help().to_string();
+            for (heading, section) in [
+                ("\nValues:\n", ".SH VALUES\n"),
+                ("\nExample", ".SH EXAMPLES\n"),
+            ] {
+                let both = (help.contains(heading), page.contains(section));
+                assert!(
+                    matches!(both, (true, true) | (false, false)),
+                    "{name}: {section}"
+                );
+            }
+        });
     }
 
     /// Returns the parser of an option alone.

@@ -212,8 +212,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
 }
 
 /// Shortens an error of clap to one line with its tip, without the usage, which is in `--help`.
-fn in_one_line(text: &str) -> String {
-    let paragraphs = text.split("\n\n").filter(|p| {
+fn in_one_line(full: &str) -> String {
+    let paragraphs = full.split("\n\n").filter(|p| {
         let p = p.trim_start();
         !p.is_empty() && !p.starts_with("Usage:") && !p.starts_with("For more information")
     });
@@ -242,9 +242,13 @@ fn in_one_line(text: &str) -> String {
     {
         text = format!("{option}: must be between {least} and {most}");
     }
-    let negative = text.strip_prefix("unexpected argument '-");
-    if negative.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
-        text.push_str("; values cannot be negative");
+    if let Some(word) = text.strip_prefix("unexpected argument '") {
+        let negative = word.strip_prefix('-');
+        if negative.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+            text.push_str("; values cannot be negative");
+        } else if negative.is_none() && full.contains("Usage: wirebench trial ") {
+            text.push_str("; name the ports with --tx PORT and --rx PORT");
+        }
     }
     format!("{text}; see --help")
 }
@@ -282,6 +286,10 @@ mod tests {
             (
                 &["wirebench", "tx", "-i", "lo", "--seed", "banana"],
                 "invalid value 'banana' for '--seed <NUMBER>': expected a whole number (0 or more); see --help",
+            ),
+            (
+                &["wirebench", "trial", "eth2", "eth3"],
+                "unexpected argument 'eth2' found; name the ports with --tx PORT and --rx PORT; see --help",
             ),
             (
                 &["wirebench", "tx", "-i", "lo", "--rate", "-5kpps"],

@@ -20,8 +20,9 @@ pub(crate) struct OutputArgs {
     /// Print totals and rates as CSV, one line per job.
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
-    /// Also write the report to a file: HTML with plots (.html), Markdown (.md) or figures (.csv). An existing file is
-    /// overwritten.
+    /// Also write the report to a file: HTML with plots (.html), Markdown (.md) or figures (.csv).
+    ///
+    /// An existing file is overwritten.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// Also write criteria and results as JUnit XML for CI systems.

@@ -1,6 +1,6 @@
 //! `wirebench http`: load for HTTP servers.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
@@ -390,9 +390,11 @@ pub(crate) fn run(args: &HttpArgs, given: &Given) -> Result<u8> {
     if let [path] = args.urls.as_slice()
         && !path.contains("://")
     {
-        let text = read_text(path.as_ref()).with_context(|| {
-            format!("{path} is no URL (http://HOST[:PORT][/PATH]) and cannot be read as a plan")
-        })?;
+        if !Path::new(path).exists() {
+            bail!("{path}: neither a URL nor a plan file; did you mean http://{path}/?");
+        }
+        let text = read_text(path.as_ref())
+            .with_context(|| format!("cannot read {path} as a plan (URLs begin with http://)"))?;
         given.refuse_all_but(
             &[ids::<OutputArgs>(), ids::<UnsentArgs>()].concat(),
             &format!("no effect on a plan; set this in {path}, or change rate and duration with `wirebench run`"),

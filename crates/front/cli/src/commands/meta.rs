@@ -68,6 +68,8 @@ fn write_pages(command: &Command, dir: &Path) -> std::io::Result<()> {
 pub(crate) fn man_page(command: &Command) -> std::io::Result<(String, String)> {
     let man = Man::new(command.clone())
         .source(concat!("wirebench ", env!("CARGO_PKG_VERSION")))
+        // An empty date would shift the arguments after it.
+        .date(" ")
         .manual("wirebench manual");
     let mut page = Vec::new();
     man.render_title(&mut page)?;
