@@ -16,7 +16,7 @@ pub enum TestbedError {
     Input(String),
     /// A lab with this name exists.
     #[error(
-        "lab {name} exists already; remove it with `wirebench lab down {name}` or choose another name with `--as NAME`"
+        "lab {name} already exists; remove it with `wirebench lab down {name}` or choose another name with `--as NAME`"
     )]
     Exists {
         /// Name of the lab.
@@ -32,7 +32,7 @@ pub enum TestbedError {
     },
     /// A program that the lab needs is missing.
     #[error(
-        "the lab needs {program}, which is not installed; `apt-get install {package}` brings it"
+        "the lab needs {program}, which is not installed; install it with `apt-get install {package}`"
     )]
     Missing {
         /// Name of the program.
@@ -42,8 +42,8 @@ pub enum TestbedError {
     },
     /// The folder of labs belongs to another user.
     #[error(
-        "{folder} cannot be written: a lab that stays needs root; without, `wirebench lab run KIND -- CMD…` \
-         makes one that lives as long as a command"
+        "cannot write {folder}: a permanent lab needs root; without root, use `wirebench lab run KIND -- CMD…` \
+         for a lab that exists only during a command"
     )]
     Privilege {
         /// Path of the folder.
@@ -56,7 +56,7 @@ pub enum TestbedError {
     #[error(transparent)]
     Port(#[from] PortError),
     /// Error of a file, program or process.
-    #[error("cannot {operation} {object}: {cause}")]
+    #[error("cannot {operation} {object}: {}", wb_machine::cause_text(.cause))]
     Io {
         /// Operation, as a verb.
         operation: &'static str,
@@ -122,7 +122,7 @@ impl TestbedError {
 
 fn alternatives(existing: &[String]) -> String {
     match existing {
-        [] => "there are none, `wirebench lab up pair` makes one".into(),
+        [] => "there are none; create one with `wirebench lab up pair`".into(),
         labs => format!("there are: {}", labs.join(", ")),
     }
 }

@@ -197,7 +197,7 @@ pub(crate) fn start_device(lab: &LabState) -> Result<Process> {
     let message = log
         .lines()
         .last()
-        .unwrap_or("it ended without a word")
+        .unwrap_or("ended without a message")
         .to_owned();
     Err(TestbedError::Device { message })
 }

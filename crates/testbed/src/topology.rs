@@ -86,7 +86,9 @@ impl FromStr for LabKind {
             .find(|kind| kind.name() == text)
             .ok_or_else(|| {
                 let all = LabKind::ALL.map(LabKind::name).join(", ");
-                TestbedError::Input(format!("no kind of lab is called {text}; there are: {all}"))
+                TestbedError::Input(format!(
+                    "unknown kind of lab {text}; expected one of: {all}"
+                ))
             })
     }
 }
@@ -164,7 +166,7 @@ impl LabOptions {
         let mut wrong = Vec::new();
         if let Some(why) = name_fault(self.name_for(kind)) {
             wrong.push(format!(
-                "{:?} cannot be the name of a lab: {why}",
+                "{:?} is not a valid name for a lab: {why}",
                 self.name_for(kind)
             ));
         }
@@ -172,7 +174,9 @@ impl LabOptions {
             if given && !owners.contains(&kind) {
                 let owners: Vec<&str> = owners.iter().map(|owner| owner.name()).collect();
                 let owners = owners.join(", ");
-                wrong.push(format!("{option} is for the lab {owners}, not for {kind}"));
+                wrong.push(format!(
+                    "{option} works with the lab {owners}, not with {kind}"
+                ));
             }
         };
         let with_queues = [LabKind::Pair, LabKind::Router, LabKind::Balancer];
@@ -189,19 +193,28 @@ impl LabOptions {
             "--mode or --backends",
         );
         if !(1..=8).contains(&self.links) {
-            wrong.push(format!("--links is {}, allowed is 1 to 8", self.links));
+            wrong.push(format!(
+                "--links: must be between 1 and 8, got {}",
+                self.links
+            ));
         }
         if !(1..=128).contains(&self.queues) {
-            wrong.push(format!("--queues is {}, allowed is 1 to 128", self.queues));
+            wrong.push(format!(
+                "--queues: must be between 1 and 128, got {}",
+                self.queues
+            ));
         }
         if !(1280..=65_535).contains(&self.mtu) {
-            wrong.push(format!("the MTU is {}, allowed is 1280 to 65535", self.mtu));
+            wrong.push(format!(
+                "--mtu: must be between 1280 and 65535, got {}",
+                self.mtu
+            ));
         }
         if let Some(limit) = self.limit_bps
             && !(64_000..=1_000_000_000_000).contains(&limit)
         {
             wrong.push(format!(
-                "--limit is {limit} bit/s, allowed is 64 kbit/s to 1 Tbit/s"
+                "--limit: must be between 64 kbit/s and 1 Tbit/s, got {limit} bit/s"
             ));
         }
         if let Some(Err(fault)) = self.impair.as_ref().map(ImpairOptions::validate) {
@@ -219,11 +232,13 @@ impl LabOptions {
 fn name_fault(name: &str) -> Option<&'static str> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() {
-        Some("it is empty")
+        Some("it must not be empty")
     } else if name.len() > 64 {
-        Some("it is longer than 64 bytes")
+        Some("it must have at most 64 bytes")
     } else if !name.chars().all(allowed) || !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
-        Some("letters, digits, `-`, `_` and `.` are allowed, and it begins with a letter or digit")
+        Some(
+            "it may contain letters, digits, `-`, `_` and `.`, and must begin with a letter or digit",
+        )
     } else {
         None
     }
@@ -545,10 +560,10 @@ mod tests {
         };
         let text = options.validate(LabKind::Pair).unwrap_err().to_string();
         for part in [
-            "name of a lab",
-            "--limit is for the lab router",
-            "--links is 9",
-            "--limit is 1 bit/s",
+            "name for a lab",
+            "--limit works with the lab router",
+            "--links: must be between 1 and 8, got 9",
+            "got 1 bit/s",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }

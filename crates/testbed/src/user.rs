@@ -33,10 +33,10 @@ pub fn enter_user_namespace() -> Result<()> {
     );
     unshare_namespaces(UnshareFlags::NEWUSER | UnshareFlags::NEWNET | UnshareFlags::NEWNS).map_err(|errno| {
         let why = match errno {
-            rustix::io::Errno::INVAL => " (other threads are running already)",
+            rustix::io::Errno::INVAL => " (other threads are already running)",
             rustix::io::Errno::PERM | rustix::io::Errno::NOSPC => {
-                " (user namespaces are switched off; `sudo sysctl kernel.unprivileged_userns_clone=1 \
-                 kernel.apparmor_restrict_unprivileged_userns=0` switches them on, or run as root)"
+                " (user namespaces are disabled; enable them with `sudo sysctl kernel.unprivileged_userns_clone=1 \
+                 kernel.apparmor_restrict_unprivileged_userns=0`, or run as root)"
             }
             _ => "",
         };

@@ -447,7 +447,7 @@ fn a_user_namespace_has_labs_of_its_own() {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
     );
-    if complaint.contains("user namespaces are switched off") {
+    if complaint.contains("user namespaces are disabled") {
         wb_skip::skipped(complaint);
         return;
     }

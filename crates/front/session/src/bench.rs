@@ -28,10 +28,10 @@ use wb_model::{
     timeline::Row,
 };
 
-use self::findings::{Findings, Own};
+use self::findings::{Findings, TestOutcome};
 use crate::{
     End, Environment, Extras, Signals, StartError, View,
-    engine::{Ended, Engine, Launch, Observer, Sample, Settled, State, Stop},
+    engine::{Ended, Engine, EngineState, Launch, Observer, Sample, Settled, Stop},
     ports::{self, OpenPort},
     prepare,
     probes::Watched,
@@ -91,7 +91,7 @@ fn follow(probes: &[Watched], every: Duration, over: &AtomicBool) -> Vec<DeviceR
 }
 
 /// Forwards the progress of a trial.
-struct Onlooker<'a> {
+struct TrialObserver<'a> {
     start_ns: u64,
     live: Option<BenchLive>,
     news: &'a Sender<Snapshot>,
@@ -99,7 +99,7 @@ struct Onlooker<'a> {
     begins: Sender<()>,
 }
 
-impl Observer for Onlooker<'_> {
+impl Observer for TrialObserver<'_> {
     fn started(&mut self) {
         let _ = self.begins.send(());
     }
@@ -184,7 +184,7 @@ impl Ports {
     }
 
     /// Sends the state of the search, with the trial that has just ended, if any.
-    fn tell_of(&self, live: BenchLive) {
+    fn send_progress(&self, live: BenchLive) {
         let interval = self.base.interval.as_nanos();
         let snapshot = Snapshot {
             bench: Some(live),
@@ -215,7 +215,7 @@ impl Bench for Ports {
         let (probes, every) = (&self.probes, self.every);
         let signals = &self.environment.signals;
         let (begins, begun) = channel();
-        let mut onlooker = Onlooker {
+        let mut observer = TrialObserver {
             start_ns: self.start_ns,
             live: self.live.clone(),
             news: &self.news,
@@ -227,8 +227,8 @@ impl Bench for Ports {
                 (!probes.is_empty()).then(|| scope.spawn(|| follow(probes, every, &over)));
             let shooter =
                 trigger.map(|trigger| scope.spawn(|| pull(trigger, begun, &over, signals)));
-            let finished = prepared.run(&mut onlooker);
-            drop(onlooker);
+            let finished = prepared.run(&mut observer);
+            drop(observer);
             over.store(true, Ordering::Release);
             misfire = shooter.and_then(|shooter| shooter.join().ok().flatten());
             if let Some(Ok(during)) = follower.map(std::thread::ScopedJoinHandle::join) {
@@ -286,7 +286,7 @@ impl Bench for Ports {
             ..live.clone()
         };
         if live.trial == 0 || live.ended.is_some() {
-            self.tell_of(live);
+            self.send_progress(live);
         }
         self.live = Some(running);
     }
@@ -297,17 +297,17 @@ pub(crate) struct Benchmark {
     base: Plan,
     environment: Environment,
     probes: Arc<Vec<Watched>>,
-    worker: Workers<Outcome>,
+    worker: Workers<BenchOutcome>,
     stop: Arc<AtomicBool>,
     start_ns: u64,
     news: Option<Receiver<Snapshot>>,
     /// True if the last snapshot has been sent.
-    told: bool,
-    outcome: Option<Outcome>,
+    final_sent: bool,
+    outcome: Option<BenchOutcome>,
 }
 
 /// Results that the worker leaves.
-struct Outcome {
+struct BenchOutcome {
     results: Vec<BenchResult>,
     end: BenchEnd<StartError>,
     warnings: BTreeSet<String>,
@@ -364,7 +364,7 @@ impl Benchmark {
             stop: Arc::new(AtomicBool::new(false)),
             start_ns: 0,
             news: None,
-            told: false,
+            final_sent: false,
             outcome: None,
         })
     }
@@ -418,7 +418,7 @@ impl Engine for Benchmark {
             let (results, warnings, end) = carry_out(&mut ports);
             let mut all = ports.warnings;
             all.extend(warnings);
-            Outcome {
+            BenchOutcome {
                 results,
                 end,
                 warnings: all,
@@ -432,7 +432,7 @@ impl Engine for Benchmark {
         // The worker ended without a trial.
         self.collect();
         match self.outcome.take() {
-            Some(Outcome {
+            Some(BenchOutcome {
                 end: BenchEnd::Failed(error),
                 ..
             }) => Err(error),
@@ -449,10 +449,10 @@ impl Engine for Benchmark {
         self.stop.store(true, Ordering::Release);
     }
 
-    fn state(&mut self, _now: u64) -> State {
+    fn state(&mut self, _now: u64) -> EngineState {
         match self.worker.all_over() {
-            true => State::Over,
-            false => State::Running,
+            true => EngineState::Over,
+            false => EngineState::Running,
         }
     }
 
@@ -463,8 +463,8 @@ impl Engine for Benchmark {
     fn news(&mut self) -> Vec<Snapshot> {
         let over = self.worker.all_over();
         let mut news: Vec<Snapshot> = self.news.iter().flat_map(Receiver::try_iter).collect();
-        if over && !self.told {
-            self.told = true;
+        if over && !self.final_sent {
+            self.final_sent = true;
             let elapsed_ns = monotonic_ns().saturating_sub(self.start_ns);
             let interval_ns = self.base.interval.as_nanos();
             news.push(Snapshot::at(elapsed_ns, interval_ns, Phase::Done));
@@ -509,9 +509,9 @@ impl Engine for Benchmark {
         // If criteria are set, the demands of the tests themselves do not count.
         let own = match criteria.is_empty() {
             true => findings.own(),
-            false => Own {
+            false => TestOutcome {
                 nothing: findings.nothing_arrived(),
-                ..Own::default()
+                ..TestOutcome::default()
             },
         };
         let lateness = LatenessReport {

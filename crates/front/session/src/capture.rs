@@ -35,7 +35,7 @@ pub use wb_capture::{CaptureSnapshot, FrameSink, ReaderSnapshot, SinkEnd, SinkFl
 use crate::{
     Signals, StartError, SystemClock,
     commands::Commands,
-    engine::{Ended, Engine, Launch, Request, Sample, Settled, State, Stop},
+    engine::{Ended, Engine, EngineState, Launch, Request, Sample, Settled, Stop},
     ports::{
         AnyQueue, OpenPort, Tap, Use, Wire, capture_xdp_options, locate_wire, open_capture,
         open_virtual, require_link, total_memory,
@@ -111,7 +111,7 @@ pub(crate) struct Captures {
     sampled_ns: u64,
     sampled: ReaderSnapshot,
     /// Time when the interfaces were last read, for the statistics in the files, in ns.
-    told_ns: u64,
+    recorded_ns: u64,
     /// Time when the size of the files was last compared with the limit, in ns.
     looked_ns: u64,
     next_file: u64,
@@ -216,7 +216,7 @@ impl Captures {
             start_ns: 0,
             sampled_ns: 0,
             sampled: ReaderSnapshot::default(),
-            told_ns: 0,
+            recorded_ns: 0,
             looked_ns: 0,
             next_file: u64::MAX,
             readers: Workers::new(&Arc::default()),
@@ -563,13 +563,13 @@ fn spec(job: &CaptureJob, ports: &[OpenPort], zone: TimeZone) -> CaptureSpec {
 }
 
 /// Task that reads a queue, in a loop compiled for its driver.
-struct Read {
+struct ReadTask {
     seat: ReaderSeat,
     interface: u32,
     control: Arc<CaptureControl>,
 }
 
-impl OnQueue for Read {
+impl OnQueue for ReadTask {
     type Output = ReaderOutcome;
 
     fn on<Q: QueuePair + 'static>(self, mut pair: Q) -> ReaderOutcome {
@@ -588,7 +588,7 @@ fn rate(now: u64, before: u64, interval_ns: u64) -> Option<f64> {
 }
 
 /// Interval between reads of the interfaces' drop counters for the statistics in the files, in ns.
-const TELL_NS: u64 = 1_000_000_000;
+const INTERFACE_INTERVAL_NS: u64 = 1_000_000_000;
 /// Interval at which the size of the files is compared with the limit, in ns.
 const FILE_SIZE_INTERVAL_NS: u64 = 10_000_000;
 
@@ -596,7 +596,7 @@ impl Captures {
     fn spawn_reader(&mut self, slot: ReaderSlot) -> Result<(), StartError> {
         let port = &self.ports[slot.port].plan;
         let cpu = port.cpus.get(slot.queue_number as usize).copied();
-        let read = Read {
+        let read = ReadTask {
             seat: slot.seat,
             interface: u32::try_from(slot.port).unwrap_or(u32::MAX),
             control: Arc::clone(&self.control),
@@ -643,7 +643,7 @@ impl Captures {
     }
 
     /// Reads the interface counters for the statistics in the files.
-    fn tell_interfaces(&mut self) {
+    fn record_interface_counters(&mut self) {
         // A receiver may have started after the capture.
         for (number, program) in attached_programs(&self.ports) {
             if self.named_programs.insert((number, program.id)) {
@@ -708,7 +708,7 @@ impl Engine for Captures {
 
     fn begin(&mut self, start_ns: u64) {
         self.before = self.ports.iter().map(OpenPort::counters).collect();
-        (self.start_ns, self.sampled_ns, self.told_ns) = (start_ns, start_ns, start_ns);
+        (self.start_ns, self.sampled_ns, self.recorded_ns) = (start_ns, start_ns, start_ns);
     }
 
     fn stop(&mut self, how: Stop) {
@@ -718,25 +718,25 @@ impl Engine for Captures {
         }
     }
 
-    fn state(&mut self, now: u64) -> State {
+    fn state(&mut self, now: u64) -> EngineState {
         self.looked_ns = now;
         if self.is_enough(now) {
             self.control.stop();
         }
         let stopped = self.control.is_stopped();
         // Also for the last statistics in the file.
-        if stopped || now >= self.told_ns + TELL_NS {
-            self.told_ns = now;
-            self.tell_interfaces();
+        if stopped || now >= self.recorded_ns + INTERFACE_INTERVAL_NS {
+            self.recorded_ns = now;
+            self.record_interface_counters();
         }
         if now >= self.next_file {
             self.control.request_rotation();
             self.next_file = u64::MAX;
         }
         match stopped {
-            _ if self.readers.all_over() && self.writing.all_over() => State::Over,
-            true => State::Draining,
-            false => State::Running,
+            _ if self.readers.all_over() && self.writing.all_over() => EngineState::Over,
+            true => EngineState::Draining,
+            false => EngineState::Running,
         }
     }
 
@@ -747,7 +747,7 @@ impl Engine for Captures {
             None => u64::MAX,
         };
         self.until_ns()
-            .min(self.told_ns + TELL_NS)
+            .min(self.recorded_ns + INTERFACE_INTERVAL_NS)
             .min(self.next_file)
             .min(size)
     }

@@ -32,17 +32,17 @@ const LOWEST: i32 = 19;
 /// Interval at which signals are checked while programs run.
 const LOOK: Duration = Duration::from_millis(10);
 /// Maximum number of failures that are reported individually.
-const TOLD: usize = 5;
+const MAX_LISTED_FAILURES: usize = 5;
 
 /// Runs the programs.
 pub(crate) struct Commands {
     program: String,
     threads: Vec<JoinHandle<()>>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<CommandState>>,
 }
 
 #[derive(Default)]
-struct State {
+struct CommandState {
     failures: Vec<String>,
     failed: usize,
     running: HashSet<PathBuf>,
@@ -62,7 +62,7 @@ impl Commands {
         }
         let (sender, files) = channel();
         let files = Arc::new(Mutex::new(files));
-        let state = Arc::new(Mutex::new(State::default()));
+        let state = Arc::new(Mutex::new(CommandState::default()));
         let mut threads = Vec::new();
         for number in 0..AT_ONCE {
             let (program, files) = (program.to_owned(), Arc::clone(&files));
@@ -88,13 +88,13 @@ impl Commands {
     pub(crate) fn finish(self, signals: &Signals) -> Vec<String> {
         while !self.threads.iter().all(JoinHandle::is_finished) {
             if signals.hurry() {
-                let mut said = self.failures();
-                said.push(format!(
+                let mut failures = self.failures();
+                failures.push(format!(
                     "-z {}: ended with {} still running; later files were not processed",
                     self.program,
                     lock(&self.state).running.len()
                 ));
-                return said;
+                return failures;
             }
             std::thread::sleep(LOOK);
         }
@@ -103,16 +103,16 @@ impl Commands {
 
     fn failures(&self) -> Vec<String> {
         let state = lock(&self.state);
-        let mut said = state.failures.clone();
-        if state.failed > said.len() {
-            let more = state.failed - said.len();
-            said.push(format!("-z {}: {more} more failed", self.program));
+        let mut failures = state.failures.clone();
+        if state.failed > failures.len() {
+            let more = state.failed - failures.len();
+            failures.push(format!("-z {}: {more} more failed", self.program));
         }
-        said
+        failures
     }
 }
 
-fn work(program: &str, files: &Mutex<Receiver<PathBuf>>, state: &Mutex<State>) {
+fn work(program: &str, files: &Mutex<Receiver<PathBuf>>, state: &Mutex<CommandState>) {
     // On Linux the priority belongs to the thread, and child processes inherit it.
     let _ = wb_machine::cpu::set_nice(LOWEST);
     loop {
@@ -124,7 +124,7 @@ fn work(program: &str, files: &Mutex<Receiver<PathBuf>>, state: &Mutex<State>) {
         state.running.remove(&file);
         if let Err(why) = result {
             state.failed += 1;
-            if state.failures.len() < TOLD {
+            if state.failures.len() < MAX_LISTED_FAILURES {
                 let file = file.display();
                 state.failures.push(format!("-z {program} {file}: {why}"));
             }
@@ -134,11 +134,11 @@ fn work(program: &str, files: &Mutex<Receiver<PathBuf>>, state: &Mutex<State>) {
 
 fn run(program: &str, file: &Path) -> Result<(), String> {
     // Standard output may carry the frames or the report.
-    let said = io::stderr().as_fd().try_clone_to_owned();
+    let stderr = io::stderr().as_fd().try_clone_to_owned();
     let status = keep_limit(&mut Command::new(program))
         .arg(file)
         .stdin(Stdio::null())
-        .stdout(said.map_or_else(|_| Stdio::null(), Stdio::from))
+        .stdout(stderr.map_or_else(|_| Stdio::null(), Stdio::from))
         // Ctrl-C ends the capture, but a program that has started runs to its end.
         .process_group(0)
         .status()
@@ -205,10 +205,14 @@ mod tests {
     fn failures_are_told_and_counted() {
         let dir = tempfile::tempdir().unwrap();
         let program = script(dir.path(), "exit 3");
-        let said = after(&program, (0..9).map(|i| PathBuf::from(i.to_string())));
-        assert_eq!(said.len(), TOLD + 1);
-        assert!(said[0].ends_with(": exit status: 3"), "{}", said[0]);
-        assert!(said[TOLD].ends_with(": 4 more failed"), "{}", said[TOLD]);
+        let failures = after(&program, (0..9).map(|i| PathBuf::from(i.to_string())));
+        assert_eq!(failures.len(), MAX_LISTED_FAILURES + 1);
+        assert!(failures[0].ends_with(": exit status: 3"), "{}", failures[0]);
+        assert!(
+            failures[MAX_LISTED_FAILURES].ends_with(": 4 more failed"),
+            "{}",
+            failures[MAX_LISTED_FAILURES]
+        );
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub use wb_traffic::{
 use crate::{
     StartError, SystemClock,
     clock::wall_of_start,
-    engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
+    engine::{Ended, Engine, EngineState, Launch, Sample, Settled, Stop},
     guard::{Guard, Source},
     machine::describe,
     ports::{
@@ -90,7 +90,7 @@ pub(crate) struct Devices {
     senders: Workers<Vec<DeviceOutcome>>,
     sent_by: Vec<Vec<usize>>,
     watchers: Workers<WatchOutcome>,
-    live: Live,
+    live: DeviceSnapshots,
     start_ns: u64,
     stopping: bool,
     /// Time at which the wait for packets in flight ends.
@@ -216,7 +216,7 @@ impl Devices {
             senders: Workers::new(&Arc::default()),
             sent_by: Vec::new(),
             watchers: Workers::new(&Arc::default()),
-            live: Live::default(),
+            live: DeviceSnapshots::default(),
             start_ns: 0,
             stopping: false,
             drain_until: None,
@@ -421,13 +421,13 @@ fn fresh_walker(
 }
 
 /// Task that puts a device on its queue.
-struct Put {
+struct DeviceTask {
     walker: Walker,
     handle: Arc<DeviceHandle>,
     offload: Option<DeviceOffload>,
 }
 
-impl OnQueue for Put {
+impl OnQueue for DeviceTask {
     type Output = Box<dyn DeviceTurn + Send>;
 
     fn on<Q: QueuePair + 'static>(self, pair: Q) -> Self::Output {
@@ -436,9 +436,9 @@ impl OnQueue for Put {
 }
 
 /// Task that watches a queue.
-struct Watch(Arc<WatchHandle>);
+struct WatchTask(Arc<WatchHandle>);
 
-impl OnQueue for Watch {
+impl OnQueue for WatchTask {
     type Output = WatchOutcome;
 
     fn on<Q: QueuePair + 'static>(self, mut pair: Q) -> WatchOutcome {
@@ -460,7 +460,7 @@ impl Devices {
             let (mut numbers, mut lanes) = (Vec::new(), Vec::new());
             for (number, slot) in slots {
                 numbers.push(number);
-                lanes.push(slot.queue.give(Put {
+                lanes.push(slot.queue.give(DeviceTask {
                     walker: slot.walker,
                     handle: slot.handle,
                     offload: slot.offload,
@@ -484,7 +484,7 @@ impl Devices {
             let cpu = self.ports[port].wire.as_ref().map(|_| watch.cpu);
             let broke = |outcome: &WatchOutcome| outcome.fault.is_some();
             let name = format!("wb-watch-{}", watch.cpu);
-            let work = move || queue.give(Watch(watch.handle));
+            let work = move || queue.give(WatchTask(watch.handle));
             self.watchers.spawn(name, cpu, broke, work)?;
         }
         Ok(())
@@ -553,7 +553,7 @@ impl Engine for Devices {
 
     fn begin(&mut self, start_ns: u64) {
         self.start_ns = start_ns;
-        self.live = Live::new(start_ns);
+        self.live = DeviceSnapshots::new(start_ns);
         if !self.handles.is_empty() {
             let since_ns = wall_of_start(start_ns);
             self.watches
@@ -574,15 +574,15 @@ impl Engine for Devices {
         }
     }
 
-    fn state(&mut self, now: u64) -> State {
+    fn state(&mut self, now: u64) -> EngineState {
         self.drain_until = self.drain_until.or_else(|| self.drain_end(now));
         if self.drain_until.is_some_and(|t| now >= t) {
             self.stop_watching();
         }
         match self.drain_until {
-            _ if self.senders.all_over() && self.watchers.all_over() => State::Over,
-            Some(_) => State::Draining,
-            None => State::Running,
+            _ if self.senders.all_over() && self.watchers.all_over() => EngineState::Over,
+            Some(_) => EngineState::Draining,
+            None => EngineState::Running,
         }
     }
 
@@ -653,14 +653,14 @@ impl Engine for Devices {
 
 /// State from which snapshots are made.
 #[derive(Default)]
-struct Live {
+struct DeviceSnapshots {
     start_ns: u64,
     last: CounterValues,
     last_watched: (u64, u64),
     last_ns: u64,
 }
 
-impl Live {
+impl DeviceSnapshots {
     fn new(start_ns: u64) -> Self {
         Self {
             start_ns,

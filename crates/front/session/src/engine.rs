@@ -29,7 +29,7 @@ pub(crate) enum Stop {
 
 /// Phase of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum EngineState {
     /// The engine works.
     Running,
     /// The engine waits for work in flight.
@@ -240,7 +240,7 @@ pub(crate) trait Engine: Any + Send {
     fn stop(&mut self, how: Stop);
 
     /// Does the work that is due outside the workers, and returns the phase of the engine.
-    fn state(&mut self, now_ns: u64) -> State;
+    fn state(&mut self, now_ns: u64) -> EngineState;
 
     /// Returns the next monotonic time at which [`Engine::state`] has work although no event comes; `u64::MAX` if there
     /// is none.

@@ -142,7 +142,8 @@ impl Guard {
         if self.consent {
             return Ok(());
         }
-        let problems: Vec<PlanProblem> = sources.iter().flat_map(Source::strangers).collect();
+        let problems: Vec<PlanProblem> =
+            sources.iter().flat_map(Source::address_problems).collect();
         match problems.is_empty() {
             true => Ok(()),
             false => Err(PlanError(problems).into()),
@@ -239,7 +240,7 @@ fn may_stand_in_frames(address: IpAddr) -> bool {
 
 impl Source<'_> {
     /// Problems for all addresses in the source's frames that frames may not go to.
-    fn strangers(&self) -> Vec<PlanProblem> {
+    fn address_problems(&self) -> Vec<PlanProblem> {
         match self {
             Source::Stream {
                 place,

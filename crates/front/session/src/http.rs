@@ -24,18 +24,18 @@ use wb_model::{
 
 use crate::{
     Environment, StartError,
-    engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
+    engine::{Ended, Engine, EngineState, Launch, Sample, Settled, Stop},
     guard::{Guard, needs_no_zone},
     input::{LARGEST_DATA, read_file},
     ports::OpenPort,
-    workers::{Asked, Workers},
+    workers::{LastOutlineRequest, Workers},
 };
 
 mod over_port;
 mod report;
 
 pub(crate) use over_port::{PortHttps, tasks};
-use report::{Facts, Via};
+use report::{HttpJobFacts, Via};
 
 /// Descriptors in addition to those of connections: epoll instances, files, and descriptors that the program has open
 /// anyway.
@@ -65,7 +65,7 @@ pub(crate) struct Https {
     /// SYN segments that were retransmitted before the run.
     repeated_syns: Option<u64>,
     last: (u64, LiveHttpState),
-    asked: Asked,
+    asked: LastOutlineRequest,
     outcomes: Vec<Option<HttpThreadOutcome>>,
     /// Warnings found before the run.
     warnings: Vec<String>,
@@ -278,7 +278,7 @@ impl Https {
             start_ns: 0,
             repeated_syns: None,
             last: (0, LiveHttpState::default()),
-            asked: Asked::default(),
+            asked: LastOutlineRequest::default(),
             outcomes: Vec::new(),
             warnings,
         })
@@ -424,14 +424,14 @@ impl Engine for Https {
         }
     }
 
-    fn state(&mut self, now: u64) -> State {
+    fn state(&mut self, now: u64) -> EngineState {
         if self.asked.is_due(now) {
             self.controls().for_each(|c| c.latency.ask());
         }
         match self.workers.all_over() {
-            true => State::Over,
-            false if self.controls().all(|c| c.live().draining) => State::Draining,
-            false => State::Running,
+            true => EngineState::Over,
+            false if self.controls().all(|c| c.live().draining) => EngineState::Draining,
+            false => EngineState::Running,
         }
     }
 
@@ -485,10 +485,10 @@ impl Engine for Https {
                     .collect()
             })
             .collect();
-        let facts: Vec<Facts> = self
+        let facts: Vec<HttpJobFacts> = self
             .jobs
             .iter()
-            .map(|job| Facts {
+            .map(|job| HttpJobFacts {
                 addresses: job.addresses.clone(),
                 names: job.load.request_names().map(str::to_owned).collect(),
                 connections: (0..)

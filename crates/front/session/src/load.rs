@@ -30,8 +30,8 @@ use crate::{
     Environment, StartError,
     guard::{Guard, Source},
     input,
-    load::{run::Loads, steering::Asked},
-    neighbour_responder::{Known, Path, Question, resolve, warm_up},
+    load::{run::Loads, steering::NextHopQuery},
+    neighbour_responder::{NeighbourTable, Path, Question, resolve, warm_up},
     neighbours::{control_socket, next_hops, one_of},
     ports::{OpenPort, Sharing, Use, Wire, find_wire, open_virtual, open_wire_as, packet_options},
     prepare::Opening,
@@ -357,7 +357,7 @@ impl NextHop<'_> {
         if port.wire.is_none() {
             return Ok(Some(self.memory_peer()));
         }
-        let asked = Asked::of(job, &port.plan);
+        let asked = NextHopQuery::of(job, &port.plan);
         let gateway = port
             .plan
             .gateway
@@ -403,7 +403,7 @@ impl NextHop<'_> {
             .unwrap_or([2, 0, 0, 0, 0, 2])
     }
 
-    fn note(&mut self, known: &Known) {
+    fn note(&mut self, known: &NeighbourTable) {
         let text = |mac: &[u8; 6]| Mac(*mac).to_string();
         self.neighbours
             .extend(known.iter().map(|(ip, mac)| (ip.to_string(), text(mac))));
@@ -414,7 +414,7 @@ impl NextHop<'_> {
     fn announce(
         &self,
         job: &LoadJob,
-        asked: &Asked,
+        asked: &NextHopQuery,
         mac: [u8; 6],
         vlans: &[Vlan],
     ) -> Result<(), StartError> {

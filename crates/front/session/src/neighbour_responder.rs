@@ -127,12 +127,12 @@ fn ask(socket: &mut ControlSocket, mac: [u8; 6], question: &Question, target: Ip
 }
 
 /// Hardware addresses by IP address.
-pub(crate) type Known = BTreeMap<IpAddr, [u8; 6]>;
+pub(crate) type NeighbourTable = BTreeMap<IpAddr, [u8; 6]>;
 
 /// Answers to a request.
 #[derive(Default)]
 struct Answers {
-    known: Known,
+    known: NeighbourTable,
     first: Option<Instant>,
 }
 
@@ -160,7 +160,7 @@ pub(crate) fn resolve(
     mac: [u8; 6],
     questions: &[Question],
     signals: &Signals,
-) -> Vec<(Option<[u8; 6]>, Known)> {
+) -> Vec<(Option<[u8; 6]>, NeighbourTable)> {
     let responder = NeighbourResponder {
         mac: MacAddr(mac),
         addresses: AddrSet::default(),

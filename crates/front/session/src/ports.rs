@@ -497,7 +497,9 @@ fn shared_with_host(wire: &Wire) -> Option<String> {
 }
 
 /// Returns the driver that a port asks for, and the reason; `None` if any driver will do.
-pub(crate) fn asked_driver(port: &PortPlan) -> Result<Option<(Driver, &'static str)>, StartError> {
+pub(crate) fn requested_driver(
+    port: &PortPlan,
+) -> Result<Option<(Driver, &'static str)>, StartError> {
     let asked = port.locator.driver;
     if port.way == SendWay::Qdisc {
         if asked == Some(Driver::Xdp) {
@@ -523,7 +525,7 @@ fn candidates(
     wire: &Wire,
     selects: bool,
 ) -> Result<(Vec<Driver>, String), StartError> {
-    let asked = asked_driver(port)?;
+    let asked = requested_driver(port)?;
     if used.sharing != Sharing::Alone && !(selects && asked.is_none_or(|(d, _)| d == Driver::Xdp)) {
         let why = "several jobs share this interface, and each filters its own frames";
         return Ok((vec![Driver::Packet], why.to_owned()));
@@ -1176,7 +1178,7 @@ mod tests {
     }
 
     fn asked(port: &PortPlan) -> Result<Option<Driver>, String> {
-        let asked = asked_driver(port).map_err(|e| e.to_string())?;
+        let asked = requested_driver(port).map_err(|e| e.to_string())?;
         Ok(asked.map(|(driver, _)| driver))
     }
 

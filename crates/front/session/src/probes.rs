@@ -22,7 +22,7 @@ use wb_model::{
 use crate::{
     StartError,
     criteria::{self, Figures},
-    engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
+    engine::{Ended, Engine, EngineState, Launch, Sample, Settled, Stop},
     ports::OpenPort,
     workers::Workers,
 };
@@ -330,10 +330,10 @@ impl Engine for Probes {
         let _ = self.stop.set(Instant::now());
     }
 
-    fn state(&mut self, _now: u64) -> State {
+    fn state(&mut self, _now: u64) -> EngineState {
         match self.workers.all_over() {
-            true => State::Over,
-            false => State::Running,
+            true => EngineState::Over,
+            false => EngineState::Running,
         }
     }
 

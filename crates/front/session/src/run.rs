@@ -12,8 +12,8 @@ use crate::{
     bell::Alarm,
     devices::WatchQueue,
     engine::{
-        DeviceCounters, Ended, Engine, Launch, LinkDown, Observer, Request, Sample, State, Stop,
-        View,
+        DeviceCounters, Ended, Engine, EngineState, Launch, LinkDown, Observer, Request, Sample,
+        Stop, View,
     },
     neighbour_responder::ResponderThread,
     ports, report,
@@ -258,7 +258,7 @@ impl Prepared {
         let mut all_over = true;
         let mut work_over = true;
         for engine in &mut self.engines {
-            let over = engine.state(now) == State::Over;
+            let over = engine.state(now) == EngineState::Over;
             all_over &= over;
             work_over &= over || engine.only_listens();
         }
@@ -269,7 +269,7 @@ impl Prepared {
                 self.stop(Stop::Drain, true);
             }
         }
-        self.tell_news(state, observer);
+        self.publish_snapshots(state, observer);
         if now >= state.start_ns && state.recorder.is_due(now - state.start_ns) {
             let gone = self.record(state, before, now);
             if let (Some(gone), End::Completed) = (gone, &state.end) {
@@ -330,7 +330,7 @@ impl Prepared {
         counts
     }
 
-    fn tell_news(&mut self, state: &RunState, observer: &mut dyn Observer) {
+    fn publish_snapshots(&mut self, state: &RunState, observer: &mut dyn Observer) {
         for engine in &mut self.engines {
             for snapshot in engine.news() {
                 observer.recorded(state.recorder.so_far());

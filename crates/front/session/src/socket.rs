@@ -26,7 +26,7 @@ use wb_socket::{CpuTimes, Host, JobPlace, Resolved, SocketServer, StopRequest, r
 
 use crate::{
     Signals, StartError,
-    engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
+    engine::{Ended, Engine, EngineState, Launch, Sample, Settled, Stop},
     ports::OpenPort,
     workers::Workers,
 };
@@ -46,7 +46,7 @@ enum Task {
 
 /// Outcome of a task.
 #[derive(Default)]
-struct Outcome {
+struct TaskOutcome {
     report: SocketReport,
     /// Name of the first test that failed, and the failure.
     failure: Option<(String, SocketFailure)>,
@@ -61,12 +61,12 @@ pub(crate) struct Sockets {
     host: Arc<MachineHost>,
     signals: Signals,
     stop: Arc<StopRequest>,
-    worker: Workers<Outcome>,
+    worker: Workers<TaskOutcome>,
     start: Option<Sender<()>>,
     live: Receiver<SocketLive>,
     last: Option<SocketLive>,
     start_ns: u64,
-    outcome: Outcome,
+    outcome: TaskOutcome,
 }
 
 /// Names the tests that have no name.
@@ -92,16 +92,16 @@ impl Sockets {
         let (task, host) = match (&plan.socket_server, control) {
             (Some(job), Some(control)) => {
                 give_up_privileges(job)?;
-                (Task::ServeOne(control), MachineHost::for_strangers())
+                (Task::ServeOne(control), MachineHost::for_remote_clients())
             }
             (Some(job), None) => {
-                let host: Arc<dyn Host> = Arc::new(MachineHost::for_strangers());
+                let host: Arc<dyn Host> = Arc::new(MachineHost::for_remote_clients());
                 let server = SocketServer::bind(job, host).map_err(|e| {
                     let listen = job.listen.as_deref().unwrap_or("all addresses");
                     StartError::stream(format!("{listen}:{}", job.port), e.to_string())
                 })?;
                 give_up_privileges(job)?;
-                (Task::Serve(server), MachineHost::for_strangers())
+                (Task::Serve(server), MachineHost::for_remote_clients())
             }
             (None, _) => (Task::Tests { progress }, MachineHost::new()),
         };
@@ -116,7 +116,7 @@ impl Sockets {
             live: channel().1,
             last: None,
             start_ns: 0,
-            outcome: Outcome::default(),
+            outcome: TaskOutcome::default(),
         })
     }
 
@@ -172,7 +172,7 @@ impl Engine for Sockets {
             // If nothing is received, the thread that starts the run is gone.
             match (started.recv(), task) {
                 (Ok(()), Some(task)) => carry_out(task, &plan, host, &stop, &mut observe),
-                _ => Outcome::default(),
+                _ => TaskOutcome::default(),
             }
         };
         // Plain thread without raised priority, because ordinary programs use sockets in the same way.
@@ -194,14 +194,14 @@ impl Engine for Sockets {
         self.stop.set();
     }
 
-    fn state(&mut self, _now: u64) -> State {
+    fn state(&mut self, _now: u64) -> EngineState {
         // Includes the signal that the user has set as the end.
         if self.signals.received().is_some() {
             self.stop.set();
         }
         match self.worker.all_over() {
-            true => State::Over,
-            false => State::Running,
+            true => EngineState::Over,
+            false => EngineState::Running,
         }
     }
 
@@ -271,7 +271,7 @@ fn carry_out(
     host: Arc<MachineHost>,
     stop: &StopRequest,
     observe: &mut dyn FnMut(&SocketLive),
-) -> Outcome {
+) -> TaskOutcome {
     let served = match task {
         Task::Tests { progress } => return test(plan, progress, &host, stop, observe),
         Task::Serve(server) => Ok(server.serve(stop, observe)),
@@ -282,16 +282,16 @@ fn carry_out(
         }
     };
     match served {
-        Ok(served) => Outcome {
+        Ok(served) => TaskOutcome {
             report: SocketReport {
                 jobs: Vec::new(),
                 server: Some(served),
             },
-            ..Outcome::default()
+            ..TaskOutcome::default()
         },
-        Err(why) => Outcome {
+        Err(why) => TaskOutcome {
             refused: Some(format!("standard input: {why}")),
-            ..Outcome::default()
+            ..TaskOutcome::default()
         },
     }
 }
@@ -304,8 +304,8 @@ fn test(
     host: &MachineHost,
     stop: &StopRequest,
     observe: &mut dyn FnMut(&SocketLive),
-) -> Outcome {
-    let mut outcome = Outcome::default();
+) -> TaskOutcome {
+    let mut outcome = TaskOutcome::default();
     for (number, job) in (0_u32..).zip(&plan.sockets) {
         if stop.is_set() {
             break;
@@ -431,13 +431,13 @@ pub fn data_ends(job: &SocketJob) -> Result<DataEnds, SocketFailure> {
 
 /// The machine, as the engine queries it.
 struct MachineHost {
-    known: Mutex<Known>,
+    known: Mutex<AddressCache>,
     /// CPUs to which threads may be pinned; `None` means any CPU.
     cpus: Option<Vec<u32>>,
 }
 
 /// Addresses of the machine at the last query.
-struct Known {
+struct AddressCache {
     netlink: Option<Netlink>,
     asked: Option<Instant>,
     addresses: Vec<IpAddr>,
@@ -450,7 +450,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 impl MachineHost {
     fn new() -> Self {
         Self {
-            known: Mutex::new(Known {
+            known: Mutex::new(AddressCache {
                 netlink: Namespace::current().and_then(|n| Netlink::open(&n)).ok(),
                 asked: None,
                 addresses: Vec::new(),
@@ -460,14 +460,14 @@ impl MachineHost {
     }
 
     /// Creates the host of a server. Clients may choose only among the CPUs that the server was given.
-    fn for_strangers() -> Self {
+    fn for_remote_clients() -> Self {
         Self {
             cpus: wb_machine::cpu::allowed().ok(),
             ..Self::new()
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, AddressCache> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

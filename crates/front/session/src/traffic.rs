@@ -23,14 +23,14 @@ use wb_traffic::{
 use crate::{
     StartError, SystemClock,
     clock::wall_of_start,
-    engine::{Ended, Engine, Launch, Sample, Settled, State, Stop},
+    engine::{Ended, Engine, EngineState, Launch, Sample, Settled, Stop},
     ports::{
         AnyQueue, OpenPort, Sharing, Use, find_wire, open_live, open_virtual, open_wire_as,
         packet_options,
     },
     prepare::Opening,
     traffic::checks::Recordings,
-    workers::{Asked, OnQueue, Workers},
+    workers::{LastOutlineRequest, OnQueue, Workers},
 };
 
 mod checks;
@@ -222,8 +222,8 @@ pub(crate) struct Traffic {
     offloaded: Vec<Vec<OffloadedWorker>>,
     /// Programs that let frames in at the other ends of lab links.
     passages: Vec<wb_live::PassProgram>,
-    live: Live,
-    asked: Asked,
+    live: TrafficSnapshots,
+    asked: LastOutlineRequest,
     stopping: bool,
     /// Time at which the wait for residual frames ends.
     drain_until: Option<u64>,
@@ -251,8 +251,8 @@ impl Traffic {
             halts: Vec::new(),
             offloaded: Vec::new(),
             passages: Vec::new(),
-            live: Live::default(),
-            asked: Asked::default(),
+            live: TrafficSnapshots::default(),
+            asked: LastOutlineRequest::default(),
             stopping: false,
             drain_until: None,
         };
@@ -376,13 +376,13 @@ fn receiver_for(direction: &Direction, lanes: usize) -> Receiver {
 }
 
 /// Task that runs a worker, in a loop compiled for its driver.
-struct Run {
+struct TrafficTask {
     worker: Worker,
     control: Arc<TrafficControl>,
     shared: Arc<SharedCounters>,
 }
 
-impl OnQueue for Run {
+impl OnQueue for TrafficTask {
     type Output = WorkerOutcome;
 
     fn on<Q: QueuePair + 'static>(self, mut pair: Q) -> WorkerOutcome {
@@ -521,7 +521,7 @@ impl Engine for Traffic {
             let work = move || match work {
                 Work::Queue(queue) => {
                     let (pair, worker) = *queue;
-                    pair.give(Run {
+                    pair.give(TrafficTask {
                         worker,
                         control,
                         shared,
@@ -540,7 +540,7 @@ impl Engine for Traffic {
     }
 
     fn begin(&mut self, start_ns: u64) {
-        self.live = Live::new(self, start_ns);
+        self.live = TrafficSnapshots::new(self, start_ns);
         if self.directions.iter().all(|d| d.tx.is_some()) {
             self.control
                 .since_wall_ns
@@ -560,7 +560,7 @@ impl Engine for Traffic {
         }
     }
 
-    fn state(&mut self, now: u64) -> State {
+    fn state(&mut self, now: u64) -> EngineState {
         if self.asked.is_due(now) {
             let receivers = self.slots.iter().filter(|s| s.receives.is_some());
             receivers.for_each(|slot| slot.shared.latency.ask());
@@ -570,9 +570,9 @@ impl Engine for Traffic {
             self.finish();
         }
         match self.drain_until {
-            _ if self.workers.all_over() => State::Over,
-            Some(_) => State::Draining,
-            None => State::Running,
+            _ if self.workers.all_over() => EngineState::Over,
+            Some(_) => EngineState::Draining,
+            None => EngineState::Running,
         }
     }
 
@@ -679,7 +679,7 @@ fn seen_received(row: &mut Row<'_>, of: &str, seen: &CounterValues) {
 
 /// State from which snapshots are made.
 #[derive(Default)]
-struct Live {
+struct TrafficSnapshots {
     start_ns: u64,
     whole_ns: Option<u64>,
     sends: bool,
@@ -693,7 +693,7 @@ struct Live {
     last_ns: u64,
 }
 
-impl Live {
+impl TrafficSnapshots {
     fn new(run: &Traffic, start_ns: u64) -> Self {
         let whole_ns = planned_end_ns(run).map(|p| p + drain_ns(run));
         Self {

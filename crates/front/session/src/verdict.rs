@@ -58,8 +58,8 @@ pub(crate) fn verdict(
     };
     if let Some(early) = early {
         let all = [Some(early), failure, evidence.defect];
-        let told: Vec<String> = all.into_iter().flatten().collect();
-        return (Verdict::Incomplete, told.join("; "));
+        let reasons: Vec<String> = all.into_iter().flatten().collect();
+        return (Verdict::Incomplete, reasons.join("; "));
     }
     // 3
     if let Some(defect) = evidence.defect {
@@ -69,7 +69,7 @@ pub(crate) fn verdict(
         End::Signal(n) => Some(format!("ended by {}", signal_name(*n))),
         End::Completed | End::Fault(_) => evidence.stopped,
     };
-    let told = |what: String| match ended.clone() {
+    let after_end = |what: String| match ended.clone() {
         Some(ended) => format!("{ended}; {what}"),
         None => what,
     };
@@ -78,7 +78,7 @@ pub(crate) fn verdict(
     if let Some(failure) = failure {
         let is_blank = !unmet.is_empty() && unmet.iter().all(|c| c.measured.is_none());
         if evidence.excuse.is_none() && !(is_blank && void.is_some()) {
-            return (Verdict::Fail, told(failure));
+            return (Verdict::Fail, after_end(failure));
         }
     }
     // 5
@@ -314,8 +314,8 @@ mod tests {
         for (end, criterion, evidence, wanted, code, reason) in cases {
             let criteria: Vec<_> = criterion.iter().cloned().collect();
             let case = format!("{end:?} {criterion:?} {evidence:?}");
-            let (got, told) = verdict(&end, &criteria, evidence);
-            assert_eq!((got, told.as_str()), (wanted, reason), "{case}");
+            let (got, text) = verdict(&end, &criteria, evidence);
+            assert_eq!((got, text.as_str()), (wanted, reason), "{case}");
             assert_eq!(exit_code(&end, got), code, "{case}");
         }
     }

@@ -22,9 +22,9 @@ const ASK_NS: u64 = 40_000_000;
 
 /// Time of the last request for outlines, in ns.
 #[derive(Debug, Default)]
-pub(crate) struct Asked(u64);
+pub(crate) struct LastOutlineRequest(u64);
 
-impl Asked {
+impl LastOutlineRequest {
     /// Returns true if a request is due, and notes the time of the request.
     pub(crate) fn is_due(&mut self, now_ns: u64) -> bool {
         let is_due = now_ns.saturating_sub(self.0) >= ASK_NS;

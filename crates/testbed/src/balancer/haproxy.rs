@@ -65,7 +65,7 @@ pub(super) fn start(
         }
         if begin.elapsed() > START_TIMEOUT {
             break format!(
-                "haproxy does not listen after {} s",
+                "haproxy is not listening after {} s",
                 START_TIMEOUT.as_secs()
             );
         }
@@ -94,7 +94,7 @@ fn error_line(log: &str) -> String {
     let line = alert.or_else(|| log.lines().last());
     format!(
         "haproxy: {}",
-        line.unwrap_or("it ended without a word").trim()
+        line.unwrap_or("ended without a message").trim()
     )
 }
 
@@ -159,6 +159,6 @@ mod tests {
     fn its_complaint_is_found() {
         let log = "[NOTICE] path\n[ALERT] (7) : cannot bind socket\n[ALERT] (7) : fatal\n";
         assert_eq!(error_line(log), "haproxy: [ALERT] (7) : cannot bind socket");
-        assert_eq!(error_line(""), "haproxy: it ended without a word");
+        assert_eq!(error_line(""), "haproxy: ended without a message");
     }
 }

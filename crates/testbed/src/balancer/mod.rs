@@ -65,8 +65,12 @@ impl Default for BalancerOptions {
 impl BalancerOptions {
     /// Problem of the options, if any.
     pub(crate) fn fault(self) -> Option<String> {
-        (!(1..=250).contains(&self.backends))
-            .then(|| format!("--backends is {}, allowed is 1 to 250", self.backends))
+        (!(1..=250).contains(&self.backends)).then(|| {
+            format!(
+                "--backends: must be between 1 and 250, got {}",
+                self.backends
+            )
+        })
     }
 
     /// Checks early that the required program is installed.
@@ -293,7 +297,7 @@ mod tests {
         };
         let text = options.validate(LabKind::Router).unwrap_err().to_string();
         assert!(
-            text.contains("--mode or --backends is for the lab balancer"),
+            text.contains("--mode or --backends works with the lab balancer"),
             "{text}"
         );
         let missing = find("no-such-program", "a-package").unwrap_err();

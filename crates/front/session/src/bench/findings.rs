@@ -249,7 +249,7 @@ impl<'a> Findings<'a> {
     }
 
     /// Demands of the tests themselves, which decide if no criteria were set.
-    pub(super) fn own(&self) -> Own {
+    pub(super) fn own(&self) -> TestOutcome {
         let device = self.device;
         let names = |which: &dyn Fn(&&Finding<'_>) -> bool| -> Vec<&str> {
             let all = self.all.iter().filter(which);
@@ -266,9 +266,9 @@ impl<'a> Findings<'a> {
                 .filter(|f| f.limited_by == Some(limit))
                 .count()
         };
-        let nothing = |why: String| Own {
+        let nothing = |why: String| TestOutcome {
             nothing: Some(why),
-            ..Own::default()
+            ..TestOutcome::default()
         };
         if let Some(why) = self.nothing_arrived() {
             return nothing(why);
@@ -291,9 +291,9 @@ impl<'a> Findings<'a> {
                 .filter(|(_, titles)| !titles.is_empty())
                 .map(|(what, titles)| format!("{what}: {}", titles.join(", ")))
                 .collect::<Vec<_>>();
-            return Own {
+            return TestOutcome {
                 broken: Some(what.join("; ")),
-                ..Own::default()
+                ..TestOutcome::default()
             };
         }
         if !void.is_empty() {
@@ -310,7 +310,7 @@ impl<'a> Findings<'a> {
                 first.and_then(|f| Some(format!("{} was not measured: {}", f.title, f.silent?)));
             return nothing(why.unwrap_or_else(|| "nothing could be measured".to_owned()));
         }
-        Own {
+        TestOutcome {
             has_goals: self.all.iter().any(Finding::has_goals),
             found: Some(match (by(LbLimit::Device), limits.len()) {
                 (_, 0) => "all tests completed".to_owned(),
@@ -320,14 +320,14 @@ impl<'a> Findings<'a> {
                     "limit of {device} found in {own} of {all} results; the others are lower bounds"
                 ),
             }),
-            ..Own::default()
+            ..TestOutcome::default()
         }
     }
 }
 
 /// Outcome of the tests of a benchmark by their own rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Own {
+pub(super) struct TestOutcome {
     /// Tests that failed.
     pub(super) broken: Option<String>,
     /// Reason why the benchmark says nothing about the device.
@@ -452,7 +452,7 @@ mod tests {
         }
     }
 
-    fn verdict_of(own: Own) -> (Verdict, String) {
+    fn verdict_of(own: TestOutcome) -> (Verdict, String) {
         let evidence = Evidence {
             broken: own.broken,
             nothing: own.nothing,

@@ -54,7 +54,7 @@ fn sending_rates(settings: &DeviceConfig, device: &DeviceOutcome) -> Rates {
     let ns = device.stopped_ns.saturating_sub(device.started_ns);
     let (frames, octets) = (device.offered_frames, device.offered_octets);
     Rates {
-        intended_pps: asked_pps(settings),
+        intended_pps: requested_pps(settings),
         offered_pps: per_second(frames, ns),
         offered_l1_bps: per_second((octets + frames * u64::from(WIRE_OVERHEAD)) * 8, ns),
         offered_l2_bps: per_second(octets * 8, ns),
@@ -69,7 +69,7 @@ fn sum_of(list: &[Rates], of: impl Fn(&Rates) -> Option<f64>) -> Option<f64> {
 }
 
 /// Rate that the settings ask for; `None` at full speed.
-fn asked_pps(settings: &DeviceConfig) -> Option<f64> {
+fn requested_pps(settings: &DeviceConfig) -> Option<f64> {
     let delay = settings.delay;
     (delay.shown_ns > 0 && !delay.is_never())
         .then(|| f64::from(settings.burst.max(1)) * 1e9 / delay.exact_ns.as_f64())

@@ -9,9 +9,9 @@ use wb_model::{JobKind, Phase, Plan, Snapshot, http::HttpTotals, timeline::Row};
 use super::{Folder, between, record, report};
 use crate::{
     Environment, StartError,
-    engine::{Ended, Engine, Launch, Sample, Settled, Stamping, State, Stop},
-    http::report::{Facts, Via},
-    load::run::{Loads, WorkerSlot},
+    engine::{Ended, Engine, EngineState, Launch, Sample, Settled, Stamping, Stop},
+    http::report::{HttpJobFacts, Via},
+    load::run::{LoadWorkerSlot, Loads},
     ports::OpenPort,
     settle::error_responses,
 };
@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct PortHttps {
     plan: Plan,
     loads: Loads,
-    facts: Vec<Facts>,
+    facts: Vec<HttpJobFacts>,
     start_ns: u64,
     last: (u64, HttpTotals, (u64, u64)),
 }
@@ -51,7 +51,7 @@ impl PortHttps {
             let port = load.server_ports.first;
             let connections = u64::from(task.job.connections);
             let share = |worker| wb_load::worker_share(connections, worker, workers);
-            Facts {
+            HttpJobFacts {
                 addresses: load
                     .servers
                     .iter()
@@ -78,7 +78,11 @@ impl PortHttps {
 }
 
 /// Converts the measurements of a worker into the form that socket threads use.
-fn outcome(slot: &mut WorkerSlot, with_service: bool, wall_ns: u64) -> Option<HttpThreadOutcome> {
+fn outcome(
+    slot: &mut LoadWorkerSlot,
+    with_service: bool,
+    wall_ns: u64,
+) -> Option<HttpThreadOutcome> {
     let load = slot.outcome.as_mut()?;
     let HttpOutcome {
         totals,
@@ -162,7 +166,7 @@ impl Engine for PortHttps {
         self.loads.stop(how);
     }
 
-    fn state(&mut self, now: u64) -> State {
+    fn state(&mut self, now: u64) -> EngineState {
         self.loads.state(now)
     }
 

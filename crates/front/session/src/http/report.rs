@@ -35,7 +35,7 @@ pub(super) enum Via {
 }
 
 /// Facts about a job that are known before it runs.
-pub(super) struct Facts {
+pub(super) struct HttpJobFacts {
     pub(super) addresses: Vec<String>,
     /// Names of the job's requests.
     pub(super) names: Vec<String>,
@@ -45,7 +45,7 @@ pub(super) struct Facts {
 }
 
 /// Report of a job, and the distributions behind its summaries.
-struct Told {
+struct SettledHttpJob {
     report: HttpJobReport,
     latency: Histogram,
     connect: Histogram,
@@ -55,27 +55,27 @@ struct Told {
 
 pub(super) fn settle(
     plan: &Plan,
-    jobs: &[Facts],
+    jobs: &[HttpJobFacts],
     outcomes: Vec<Vec<HttpThreadOutcome>>,
     ended: &Ended,
 ) -> Settled {
-    let told: Vec<Told> = plan
+    let settled: Vec<SettledHttpJob> = plan
         .http_jobs
         .iter()
         .zip(jobs)
         .zip(&outcomes)
-        .map(|((plan, job), threads)| tell(plan, job, threads, ended))
+        .map(|((plan, job), threads)| settle_job(plan, job, threads, ended))
         .collect();
     let judged = criteria::judge(plan, |job| {
-        let told = told
+        let settled = settled
             .iter()
             .filter(|t| job.is_none_or(|name| t.report.name == name));
-        figures(told.collect())
+        figures(settled.collect())
     });
     let late = outcomes.iter().flatten().map(|o| o.lateness);
     let late = late.fold(Lateness::default(), |a, b| a.plus(&b));
-    let all = sum(told.iter().map(|t| t.report.totals));
-    let offered = told.iter().map(|t| Offered {
+    let all = sum(settled.iter().map(|t| t.report.totals));
+    let offered = settled.iter().map(|t| Offered {
         job: &t.report.name,
         intended: t.report.totals.sent + t.report.totals.unsent,
         offered: t.report.totals.sent,
@@ -90,13 +90,13 @@ pub(super) fn settle(
         rates_over_ns: Some(ended.elapsed_ns),
     };
     let lateness = lateness::consider(&trial, late);
-    let defect = told.iter().any(|t| !t.report.totals.adds_up());
+    let defect = settled.iter().any(|t| !t.report.totals.adds_up());
     let mut latency = Histogram::new();
-    for one in &told {
+    for one in &settled {
         latency.merge(&one.latency);
     }
     let via = jobs.first().map_or(Via::Sockets, |job| job.via);
-    let (limited_by, mut warnings) = limits(plan, &told, &outcomes, via, &late);
+    let (limited_by, mut warnings) = limits(plan, &settled, &outcomes, via, &late);
     let limited_by = match &lateness.may_have_caused {
         _ if let End::Signal(n) = ended.end
             && all.sent + all.unsent == 0 =>
@@ -111,7 +111,7 @@ pub(super) fn settle(
         _ => limited_by,
     };
     warnings.extend(error_responses(all.error_responses, all.completed));
-    for one in &told {
+    for one in &settled {
         let name = &one.report.name;
         if let Some(what) = &one.report.first_failure {
             warnings.push(format!("{name}: {what}"));
@@ -140,7 +140,7 @@ pub(super) fn settle(
             ));
         }
     }
-    let own = told.iter().filter(|_| told.len() > 1);
+    let own = settled.iter().filter(|_| settled.len() > 1);
     let own = own.filter_map(|t| distribution(&t.report.name, "latency_ns", &t.latency));
     let all_times = distribution("", "latency_ns", &latency);
     Settled {
@@ -155,10 +155,12 @@ pub(super) fn settle(
         lateness,
         defect: defect
             .then(|| "the request counts do not add up; this is a bug in wirebench".to_owned()),
-        nothing: told.iter().find_map(|one| nothing(&one.report, told.len())),
+        nothing: settled
+            .iter()
+            .find_map(|one| nothing(&one.report, settled.len())),
         limited_by: limited_by.into(),
         http: Some(HttpReport {
-            jobs: told.into_iter().map(|t| t.report).collect(),
+            jobs: settled.into_iter().map(|t| t.report).collect(),
             ..HttpReport::default()
         }),
         stamping: Stamping::by_calls(),
@@ -170,7 +172,7 @@ pub(super) fn settle(
 /// Returns why a job measured nothing: no connection was established, or no request completed.
 fn nothing(job: &HttpJobReport, jobs: usize) -> Option<String> {
     let all = &job.totals;
-    let told = |causes: &[(&str, u64)]| -> String {
+    let listed = |causes: &[(&str, u64)]| -> String {
         let causes = causes.iter().filter(|(_, n)| *n > 0);
         let causes: Vec<String> = causes.map(|(cause, n)| format!("{n} {cause}")).collect();
         causes.join(", ")
@@ -178,7 +180,7 @@ fn nothing(job: &HttpJobReport, jobs: usize) -> Option<String> {
     let why = if all.completed > 0 {
         return None;
     } else if all.sent + all.warm_up == 0 {
-        let causes = told(&all.refused_connections.by_cause());
+        let causes = listed(&all.refused_connections.by_cause());
         match causes.is_empty() {
             true => "no request was sent".to_owned(),
             false => format!(
@@ -188,7 +190,7 @@ fn nothing(job: &HttpJobReport, jobs: usize) -> Option<String> {
         }
     } else {
         let unanswered = [("unanswered at the end", all.in_flight)];
-        let causes = told(&[&all.failed.by_cause()[..], &unanswered].concat());
+        let causes = listed(&[&all.failed.by_cause()[..], &unanswered].concat());
         match causes.is_empty() {
             true => "no request completed".to_owned(),
             false => format!("no request completed ({} sent: {causes})", all.sent),
@@ -207,14 +209,14 @@ fn nothing(job: &HttpJobReport, jobs: usize) -> Option<String> {
 )]
 fn limits(
     plan: &Plan,
-    told: &[Told],
+    settled: &[SettledHttpJob],
     outcomes: &[Vec<HttpThreadOutcome>],
     via: Via,
     late: &Lateness,
 ) -> (Limit, Vec<String>) {
     let mut warnings = Vec::new();
     let mut busy = false;
-    for (one, threads) in told.iter().zip(outcomes) {
+    for (one, threads) in settled.iter().zip(outcomes) {
         let wall: u64 = threads.iter().map(|o| o.wall_ns).sum();
         let cpu: u64 = threads.iter().map(|o| o.cpu_ns).sum();
         let used = share(cpu, wall);
@@ -231,13 +233,13 @@ fn limits(
             ));
         }
     }
-    let all = sum(told.iter().map(|t| t.report.totals));
-    let unsent = told.iter().any(|t| {
+    let all = sum(settled.iter().map(|t| t.report.totals));
+    let unsent = settled.iter().any(|t| {
         let totals = &t.report.totals;
         share(totals.unsent, totals.sent + totals.unsent) > MISSED
     });
     let open = plan.http_jobs.iter().all(|job| !job.rate.is_empty());
-    let reached = told.iter().any(|t| {
+    let reached = settled.iter().any(|t| {
         let totals = &t.report.totals;
         totals.established_connections > 0 || totals.attempted_connections == 0
     });
@@ -306,7 +308,12 @@ fn limits(
 }
 
 #[allow(clippy::cast_precision_loss)]
-fn tell(plan: &HttpJob, job: &Facts, threads: &[HttpThreadOutcome], ended: &Ended) -> Told {
+fn settle_job(
+    plan: &HttpJob,
+    job: &HttpJobFacts,
+    threads: &[HttpThreadOutcome],
+    ended: &Ended,
+) -> SettledHttpJob {
     let merged = |of: fn(&HttpThreadOutcome) -> &Histogram| {
         let mut all = Histogram::new();
         threads.iter().for_each(|o| all.merge(of(o)));
@@ -423,7 +430,7 @@ fn tell(plan: &HttpJob, job: &Facts, threads: &[HttpThreadOutcome], ended: &Ende
         exact: exact(threads, ended),
         totals,
     };
-    Told {
+    SettledHttpJob {
         report,
         latency,
         connect,
@@ -509,16 +516,16 @@ fn exact(threads: &[HttpThreadOutcome], ended: &Ended) -> Option<ExactTimes> {
 
 /// Measurements of these jobs together, for criteria.
 #[allow(clippy::cast_precision_loss)]
-fn figures(told: Vec<&Told>) -> Figures {
-    let all = sum(told.iter().map(|t| t.report.totals));
+fn figures(settled: Vec<&SettledHttpJob>) -> Figures {
+    let all = sum(settled.iter().map(|t| t.report.totals));
     let part = |part: u64, whole: u64| (whole > 0).then(|| share(part, whole));
     let worse = |a: Option<f64>, b: Option<f64>| match (a, b) {
         (Some(a), Some(b)) => Some(a.max(b)),
         (a, b) => a.or(b),
     };
-    let rate = |of: fn(&HttpJobReport) -> f64| Some(told.iter().map(|t| of(&t.report)).sum());
+    let rate = |of: fn(&HttpJobReport) -> f64| Some(settled.iter().map(|t| of(&t.report)).sum());
     let (mut latency, mut connect) = (Histogram::new(), Histogram::new());
-    for one in &told {
+    for one in &settled {
         latency.merge(&one.latency);
         connect.merge(&one.connect);
     }
@@ -541,7 +548,7 @@ fn figures(told: Vec<&Told>) -> Figures {
             (Metric::Bps, rate(|r| r.received_bps)),
             (
                 Metric::Open,
-                Some(told.iter().map(|t| t.open).sum::<u64>() as f64),
+                Some(settled.iter().map(|t| t.open).sum::<u64>() as f64),
             ),
         ],
         ..Figures::default()

@@ -223,12 +223,12 @@ struct Callers {
 
 struct Caller {
     stream: UnixStream,
-    said: Vec<u8>,
+    received: Vec<u8>,
     since: Instant,
 }
 
 /// Result of reading from a caller.
-enum Said {
+enum ReceivedLine {
     Line(String),
     Nothing,
     TooMuch,
@@ -243,7 +243,7 @@ impl Callers {
             if stream.set_nonblocking(true).is_ok() {
                 self.open.push(Caller {
                     stream,
-                    said: Vec::new(),
+                    received: Vec::new(),
                     since: now,
                 });
             }
@@ -253,9 +253,9 @@ impl Callers {
         let mut at = 0;
         while at < self.open.len() {
             match self.open[at].read() {
-                Said::Line(line) => return Some((self.open.swap_remove(at).stream, line)),
-                Said::TooMuch => drop(self.open.swap_remove(at)),
-                Said::Nothing => at += 1,
+                ReceivedLine::Line(line) => return Some((self.open.swap_remove(at).stream, line)),
+                ReceivedLine::TooMuch => drop(self.open.swap_remove(at)),
+                ReceivedLine::Nothing => at += 1,
             }
         }
         None
@@ -263,24 +263,26 @@ impl Callers {
 }
 
 impl Caller {
-    fn read(&mut self) -> Said {
+    fn read(&mut self) -> ReceivedLine {
         let mut bytes = [0; LONGEST];
-        let room = LONGEST - self.said.len();
+        let room = LONGEST - self.received.len();
         let ended = match self.stream.read(&mut bytes[..room]) {
             Ok(0) => true,
             Ok(n) => {
-                self.said.extend_from_slice(&bytes[..n]);
+                self.received.extend_from_slice(&bytes[..n]);
                 false
             }
             Err(e) if e.kind() == ErrorKind::WouldBlock => false,
-            Err(_) => return Said::TooMuch,
+            Err(_) => return ReceivedLine::TooMuch,
         };
-        let end = self.said.iter().position(|b| *b == b'\n');
-        match end.or(ended.then_some(self.said.len())) {
-            Some(0) if ended => Said::TooMuch,
-            Some(end) => Said::Line(String::from_utf8_lossy(&self.said[..end]).into_owned()),
-            None if self.said.len() == LONGEST => Said::TooMuch,
-            None => Said::Nothing,
+        let end = self.received.iter().position(|b| *b == b'\n');
+        match end.or(ended.then_some(self.received.len())) {
+            Some(0) if ended => ReceivedLine::TooMuch,
+            Some(end) => {
+                ReceivedLine::Line(String::from_utf8_lossy(&self.received[..end]).into_owned())
+            }
+            None if self.received.len() == LONGEST => ReceivedLine::TooMuch,
+            None => ReceivedLine::Nothing,
         }
     }
 }

@@ -198,7 +198,7 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
     let offered = connections.attempted_connections + connections.requests;
     let reports: Vec<&LoadJobReport> = of_shown().map(|s| &s.report).collect();
     let short = Shortfall::of(&run.plan, reports.iter().flat_map(|job| loads_of(job)))
-        .filter(|_| ended.end == End::Completed && !run.was_told_to_stop());
+        .filter(|_| ended.end == End::Completed && !run.has_stop_command());
     let trial = lateness::Trial {
         judged: &judged,
         totals: &totals,
@@ -223,7 +223,7 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
         defect: defect(&totals, &settled),
         nothing: nothing_done(&settled, &run.plan.loads, shown),
         stopped: run
-            .was_told_to_stop()
+            .has_stop_command()
             .then(|| "ended early by stop (--control)".to_owned()),
         totals,
         rates: rates(of_shown().map(|s| &s.report)),
@@ -406,7 +406,7 @@ fn limited_by(
         End::Fault(text) => return Limiter::Fault.because(text),
         End::Completed => {}
     }
-    if run.was_told_to_stop() {
+    if run.has_stop_command() {
         return ended_by("stop (--control)".to_owned());
     }
     limit_of_completed(

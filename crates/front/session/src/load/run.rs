@@ -23,10 +23,10 @@ use wb_port::QueuePair;
 use super::{JobSlot, control::ControlPoint, report};
 use crate::{
     StartError, Steering, SystemClock,
-    engine::{DeviceCounters, Ended, Engine, Launch, Sample, Settled, State, Stop},
+    engine::{DeviceCounters, Ended, Engine, EngineState, Launch, Sample, Settled, Stop},
     ports::OpenPort,
     steering::steered,
-    workers::{Asked, OnQueue, Workers},
+    workers::{LastOutlineRequest, OnQueue, Workers},
 };
 
 /// Time between the start order and the first connection, for all workers to be ready.
@@ -35,10 +35,10 @@ const LEAD: Duration = Duration::from_millis(30);
 const RESIDUE_NS: u64 = 200_000_000;
 /// Outcome of a worker, its CPU time in ns, and its queue pair. No queue of a port is closed while other queues are in
 /// use, because the kernel would steer received frames to the wrong queues.
-type Outcome = (Result<LoadOutcome, String>, u64, Box<dyn Any + Send>);
+type WorkerResult = (Result<LoadOutcome, String>, u64, Box<dyn Any + Send>);
 
 /// A worker with its job and queue.
-pub(crate) struct WorkerSlot {
+pub(crate) struct LoadWorkerSlot {
     pub(crate) job: usize,
     pub(super) queue: u32,
     pub(super) cpu: Option<u32>,
@@ -64,10 +64,10 @@ pub(crate) struct Loads {
     pub(crate) plan: Plan,
     pub(super) ports: Vec<OpenPort>,
     pub(super) jobs: Vec<JobSlot>,
-    pub(crate) slots: Vec<WorkerSlot>,
-    workers: Workers<Outcome>,
-    live: Live,
-    asked: Asked,
+    pub(crate) slots: Vec<LoadWorkerSlot>,
+    workers: Workers<WorkerResult>,
+    live: LoadSnapshots,
+    asked: LastOutlineRequest,
     point: Option<ControlPoint>,
     steering: Steering,
     /// Time when the last client ended.
@@ -78,16 +78,16 @@ pub(crate) struct Loads {
 }
 
 /// Task that runs a worker, in a loop compiled for its driver.
-struct Run {
+struct LoadTask {
     spec: LoadSpec,
     control: Arc<LoadControl>,
     slot: Arc<LoadSlot>,
 }
 
-impl OnQueue for Run {
-    type Output = Outcome;
+impl OnQueue for LoadTask {
+    type Output = WorkerResult;
 
-    fn on<Q: QueuePair + 'static>(self, mut pair: Q) -> Outcome {
+    fn on<Q: QueuePair + 'static>(self, mut pair: Q) -> WorkerResult {
         let result = run_load_worker(
             &mut pair,
             self.spec,
@@ -101,13 +101,13 @@ impl OnQueue for Run {
     }
 }
 
-fn broke((result, ..): &Outcome) -> bool {
+fn broke((result, ..): &WorkerResult) -> bool {
     result
         .as_ref()
         .map_or(true, |outcome| outcome.fault.is_some())
 }
 
-impl WorkerSlot {
+impl LoadWorkerSlot {
     /// Records the distribution of response times under this name.
     pub(crate) fn record_requests(&self, row: &mut Row<'_>, of: &str, name: &str) {
         row.times(of, name, &self.slot.request.read());
@@ -140,8 +140,8 @@ impl Loads {
         steering: Steering,
     ) -> Result<Self, StartError> {
         Ok(Self {
-            live: Live::new(&plan, 0),
-            asked: Asked::default(),
+            live: LoadSnapshots::new(&plan, 0),
+            asked: LastOutlineRequest::default(),
             plan,
             ports,
             jobs,
@@ -216,7 +216,7 @@ impl Loads {
     }
 
     /// Returns true if a caller ended the run over the control socket.
-    pub(super) fn was_told_to_stop(&self) -> bool {
+    pub(super) fn has_stop_command(&self) -> bool {
         self.point.as_ref().is_some_and(ControlPoint::said_stop)
     }
 }
@@ -251,13 +251,13 @@ impl Engine for Loads {
                 pair.discard_stale();
                 let cpu = launch.cpus[job.port].get(queue as usize).copied();
                 let slot = Arc::new(LoadSlot::default());
-                let run = Run {
+                let run = LoadTask {
                     spec,
                     control: Arc::clone(&job.control),
                     slot: Arc::clone(&slot),
                 };
                 let name = format!("wb-load-{number}-{queue}");
-                self.slots.push(WorkerSlot {
+                self.slots.push(LoadWorkerSlot {
                     job: number,
                     queue,
                     cpu,
@@ -277,7 +277,7 @@ impl Engine for Loads {
     }
 
     fn begin(&mut self, start_ns: u64) {
-        self.live = Live::new(&self.plan, start_ns);
+        self.live = LoadSnapshots::new(&self.plan, start_ns);
         self.live.before = self.interfaces();
         for job in &self.jobs {
             let at = &job.control.start_at_mono_ns;
@@ -298,7 +298,7 @@ impl Engine for Loads {
         }
     }
 
-    fn state(&mut self, now: u64) -> State {
+    fn state(&mut self, now: u64) -> EngineState {
         if self.asked.is_due(now) {
             for slot in &self.slots {
                 slot.slot.connect.ask();
@@ -320,8 +320,8 @@ impl Engine for Loads {
         }
         self.end_in_order(now);
         match self.workers.all_over() {
-            true => State::Over,
-            false => State::Running,
+            true => EngineState::Over,
+            false => EngineState::Running,
         }
     }
 
@@ -341,7 +341,7 @@ impl Engine for Loads {
     }
 
     fn record(&self, row: &mut Row<'_>) {
-        let shown = |slot: &&WorkerSlot| self.live.ends[slot.job] == self.live.shown;
+        let shown = |slot: &&LoadWorkerSlot| self.live.ends[slot.job] == self.live.shown;
         let several = self
             .live
             .ends
@@ -415,7 +415,7 @@ fn record(row: &mut Row<'_>, of: &str, seen: &LoadSnapshot) {
 }
 
 /// State from which the views are made.
-pub(super) struct Live {
+pub(super) struct LoadSnapshots {
     start_ns: u64,
     whole_ns: Option<u64>,
     /// End that views and snapshots show.
@@ -428,7 +428,7 @@ pub(super) struct Live {
     before: Vec<DeviceCounters>,
 }
 
-impl Live {
+impl LoadSnapshots {
     fn new(plan: &Plan, start_ns: u64) -> Self {
         let loads = &plan.loads;
         let shown = match loads.iter().any(|j| j.end == LoadEnd::Client) {
@@ -455,7 +455,7 @@ impl Live {
         }
     }
 
-    fn read(&self, slots: &[WorkerSlot]) -> Vec<LoadSnapshot> {
+    fn read(&self, slots: &[LoadWorkerSlot]) -> Vec<LoadSnapshot> {
         slots
             .iter()
             .filter(|s| self.ends[s.job] == self.shown)
@@ -464,13 +464,13 @@ impl Live {
     }
 
     /// Returns the current counters without starting a new interval.
-    fn peek(&self, slots: &[WorkerSlot], now: u64) -> Snapshot {
+    fn peek(&self, slots: &[LoadWorkerSlot], now: u64) -> Snapshot {
         self.snapshot(&LoadSnapshot::sum(&self.read(slots)), now)
     }
 
     fn sample(
         &mut self,
-        slots: &[WorkerSlot],
+        slots: &[LoadWorkerSlot],
         now: u64,
         interfaces: Vec<BTreeMap<String, u64>>,
     ) -> Sample {
@@ -580,7 +580,7 @@ pub(super) fn connections(c: &wb_tcp::Counters) -> ConnectionTotals {
 }
 
 /// Settles the account of one job.
-pub(super) fn totals_of(slots: &[WorkerSlot], job: usize) -> LoadTotals {
+pub(super) fn totals_of(slots: &[LoadWorkerSlot], job: usize) -> LoadTotals {
     LoadTotals::sum_workers(
         slots
             .iter()

@@ -11,12 +11,12 @@ use wb_model::{
 use wb_tcp::Steering;
 
 /// Source address of a next-hop query, and the destination that the next hop must reach.
-pub(super) struct Asked {
+pub(super) struct NextHopQuery {
     pub(super) source: IpAddr,
     pub(super) destination: IpAddr,
 }
 
-impl Asked {
+impl NextHopQuery {
     /// Returns the query of a job, which was checked to have addresses. If the port has an address, that address is the
     /// source.
     pub(super) fn of(job: &LoadJob, port: &PortPlan) -> Self {

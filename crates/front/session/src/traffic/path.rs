@@ -23,7 +23,7 @@ use super::{
     checks::{Recordings, frames_per_second},
     live, sender_spec,
 };
-use crate::ports::{Use, Wire, asked_driver, far_end, is_of_a_lab};
+use crate::ports::{Use, Wire, far_end, is_of_a_lab, requested_driver};
 
 /// BPF_F_TEST_XDP_LIVE_FRAMES.
 const OLDEST: (u32, u32) = (5, 18);
@@ -236,7 +236,7 @@ pub(super) fn reasons(
 
 /// Returns true if the plan leaves the driver of a port open.
 pub(super) fn is_open(port: &PortPlan) -> bool {
-    port.locator.is_interface() && matches!(asked_driver(port), Ok(None))
+    port.locator.is_interface() && matches!(requested_driver(port), Ok(None))
 }
 
 fn is_inside(port: &PortPlan, reasons: &Reasons) -> bool {
