@@ -332,9 +332,17 @@ const MEANINGS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Ports of commands with TCP connections.
-const CONNECTION_PORTS: &str =
-    "IF, NODE/IF (in the network namespace NODE), xdp:IF, packet:IF or memory:NAME";
+/// Meaning of PORT in commands that do not support every driver.
+const PORTS: &[(&[&str], &str)] = &[
+    (
+        &["load", "http"],
+        "IF, NODE/IF (in the network namespace NODE), xdp:IF, packet:IF or memory:NAME",
+    ),
+    (
+        &["capture", "watch"],
+        "IF, NODE/IF (in the network namespace NODE), xdp:IF, packet:IF, memory:NAME or file:PATH",
+    ),
+];
 
 /// Returns true if an option has this letter or long name.
 fn is_called(arg: &Arg, name: &str) -> bool {
@@ -366,10 +374,11 @@ fn values(command: &Command) -> String {
     let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
     let names: Vec<&str> = shown.filter_map(value_name).collect();
     let used = MEANINGS.iter().filter(|(name, _)| names.contains(name));
-    let connects = ["load", "http"].contains(&command.get_name());
+    let mut ports = PORTS.iter();
+    let ports = ports.find(|(commands, _)| commands.contains(&command.get_name()));
     let lines: Vec<String> = used
-        .map(|(name, meaning)| match *name {
-            "PORT" if connects => hung(name, CONNECTION_PORTS),
+        .map(|(name, meaning)| match (*name, ports) {
+            ("PORT", Some((_, meaning))) => hung(name, meaning),
             _ => hung(name, meaning),
         })
         .collect();

@@ -181,7 +181,8 @@ fn read_line(words: &[OsString]) -> Result<(Cli, Given), clap::Error> {
 /// Returns an error with its causes; a cause that is already part of the text is not repeated.
 fn told_once(error: &anyhow::Error) -> String {
     let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
+    for cause in error.chain() {
+        let cause = say::without_numbers(cause.to_string());
         if text.is_empty() {
             text = cause;
         } else if !text.contains(&cause) {
@@ -266,6 +267,9 @@ mod tests {
         assert_eq!(told_once(&twice), "x0: no interface x0");
         let once = Err::<(), _>(inner()).context("cannot open x0").unwrap_err();
         assert_eq!(told_once(&once), "cannot open x0: no interface x0");
+        let reason = std::io::Error::from_raw_os_error(2);
+        let shown = anyhow::Error::new(reason).context("x: No such file or directory");
+        assert_eq!(told_once(&shown), "x: No such file or directory");
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(crate) fn say(text: impl Display) {
 }
 
 /// Removes the error numbers that the library adds to the texts of system errors.
-fn without_numbers(mut text: String) -> String {
+pub(crate) fn without_numbers(mut text: String) -> String {
     const BEFORE: &str = " (os error ";
     while let Some(at) = text.find(BEFORE) {
         let Some(end) = text[at..].find(')') else {
