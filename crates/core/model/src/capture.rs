@@ -26,6 +26,7 @@ pub struct CaptureJob {
     pub promiscuous: bool,
     /// Number of frames to keep. The capture then ends, and further frames are only counted.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub count: Option<u64>,
     /// Duration. Without it, until a signal or the end of a file.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,6 +40,7 @@ pub struct CaptureJob {
     /// Expected frames per second. Default: from the link speed; if that is unknown, the ring has 512 MiB, or an eighth
     /// of the memory if that is less.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub expect_pps: Option<u64>,
     /// Time after which the kernel passes on a block that is not full, 1ms to 1s (default 100 ms).
     pub block_timeout: Span,
@@ -209,6 +211,7 @@ pub struct CaptureOutput {
     pub overwrite: bool,
     /// Number of frames after which the next file starts; 0 means never.
     #[serde(skip_serializing_if = "is_default")]
+    #[serde(deserialize_with = "crate::units::count::count")]
     pub rotate_frames: u64,
     /// Number of files to keep; the oldest file is overwritten. 0 keeps all files.
     #[serde(skip_serializing_if = "is_default")]

@@ -5,6 +5,7 @@ use std::{fmt, str::FromStr};
 use crate::{
     bench::LbMetric,
     kinds::JobKind,
+    spelling::nearest,
     units::{ParseUnitError, Rate, Rational, Span, parse_count, parse_number, string_serde},
 };
 
@@ -338,17 +339,51 @@ fn load(text: &str) -> Option<(Counted, Limit)> {
     }
 }
 
-/// Returns the allowed metrics, for the message about an unknown metric.
-fn metrics() -> String {
+/// Parses the limit of a time, which needs a unit: nobody who writes `p99<=500` means 500 seconds.
+fn time(text: &str) -> Option<Limit> {
+    let unit = text.contains(|c: char| c.is_alphabetic());
+    let limit = text.parse().ok()?;
+    (unit || limit == Span::default()).then_some(Limit::Time(limit))
+}
+
+/// Results of the tests of a suite.
+const FIGURES: [&str; 7] = [
+    "throughput",
+    "ndr",
+    "pdr",
+    "mfr",
+    "b2b",
+    "recovery",
+    "reset",
+];
+
+/// Returns the message about an unknown metric: similar ones, or all.
+fn unknown_metric(name: &str) -> String {
     let of = |list: &[(&'static str, Metric)]| list.iter().map(|(n, _)| *n).collect::<Vec<_>>();
     let stats: Vec<&str> = STATS.iter().map(|(name, _)| *name).collect();
     let limits: Vec<&str> = LIMITS.iter().map(|limit| limit.name()).collect();
+    let (shares, numbers) = (of(&SHARES), of(&NUMBERS));
+    let prefixes = ["", "connect_", "http_"];
+    let times: Vec<String> = (prefixes.iter())
+        .flat_map(|prefix| stats.iter().map(move |stat| format!("{prefix}{stat}")))
+        .collect();
+    let all = [&shares[..], &numbers, &limits, &FIGURES].concat();
+    let all = all.into_iter().chain(times.iter().map(String::as_str));
+    let similar = nearest(name, all);
+    if !similar.is_empty() {
+        return format!(
+            "unknown metric {name:?}; did you mean {}?",
+            similar.join(" or ")
+        );
+    }
     format!(
-        "a criterion: its metric is one of {} (a share: 0.1%), {}, also with connect_ or http_ before it (a time: 500us), {}, probe.COUNTER, of benchmarks {}, b2b (a number: 20k), throughput, ndr, pdr (a number or a rate: 1mpps, 40mbps-l2, 90%), recovery, reset (a time); with KIND., JOB. or SIZE. before it where several measure it",
-        of(&SHARES).join(", "),
+        "unknown metric {name:?}: use a share ({}), a time ({}, also with connect_ or http_ before it), a number ({}, \
+         probe.COUNTER), or a result of a benchmark ({}, {})",
+        shares.join(", "),
         stats.join(", "),
-        of(&NUMBERS).join(", "),
-        limits.join(", ")
+        numbers.join(", "),
+        limits.join(", "),
+        FIGURES.join(", ")
     )
 }
 
@@ -363,7 +398,7 @@ impl FromStr for Criterion {
             .ok_or_else(|| error("METRIC<=LIMIT or METRIC>=LIMIT, such as loss<=0.1%"))?;
         let number = |limit: &str| {
             let number = parse_count(limit).map(|n| Limit::Number(Rational::whole(n)));
-            number.map_err(|_| error("its limit is a whole number: 0, 20k, 1.5m"))
+            number.map_err(|_| error("expected a whole number as its limit: 0, 20k, 1.5m"))
         };
         let probe = format!("{}.", JobKind::Probe.name());
         if let Some(counter) = name.strip_prefix(&probe) {
@@ -390,27 +425,24 @@ impl FromStr for Criterion {
                 (None, _) => (None, Some(whose.to_owned())),
             },
         };
-        let (metric, unit) =
-            Metric::named(name).ok_or_else(|| ParseUnitError::new(text, metrics()))?;
+        let (metric, unit) = Metric::named(name).ok_or_else(|| error(&unknown_metric(name)))?;
         let mut metric = metric;
         let limit = match unit {
             Unit::Load(of) => {
                 let (counted, limit) = load(limit).ok_or_else(|| {
-                    error("its limit is a number or a rate: 50k, 1mpps, 40mbps-l2, 90%")
+                    error("expected a number or a rate as its limit: 50k, 1mpps, 40mbps-l2, 90%")
                 })?;
                 metric = Metric::Found(of(counted));
                 limit
             }
             Unit::Share => parse_share(limit)
                 .map(Limit::Share)
-                .map_err(|_| error("its limit is a share: 0, 0.1%, 0.001"))?,
-            Unit::Time => limit
-                .parse()
-                .map(Limit::Time)
-                .map_err(|_| error("its limit is a time: 500us, 2ms"))?,
+                .map_err(|_| error("expected a share as its limit: 0, 0.1%, 0.001"))?,
+            Unit::Time => time(limit)
+                .ok_or_else(|| error("expected a time with a unit as its limit: 500us, 2ms"))?,
             Unit::Number if metric.is_per_second() => parse_number(limit)
                 .map(Limit::Number)
-                .map_err(|_| error("its limit is a number: 0.5, 20k, 1.5m"))?,
+                .map_err(|_| error("expected a number as its limit: 0.5, 20k, 1.5m"))?,
             Unit::Number => number(limit)?,
         };
         Ok(Self {
@@ -474,7 +506,7 @@ impl fmt::Display for Criterion {
 string_serde!(
     Criterion,
     "Criterion",
-    "a criterion METRIC<=LIMIT or METRIC>=LIMIT, with KIND. or JOB. before the metric where several measure it",
+    "a criterion METRIC<=LIMIT or METRIC>=LIMIT, with KIND. or JOB. before the metric if several jobs measure it",
     "loss<=0.1%"
 );
 
@@ -525,6 +557,7 @@ mod tests {
             "loss<1",
             "loss<=500us",
             "p99<=1%",
+            "p99<=500",
             "loss<=101%",
             "speed<=1",
             "open>=1.5",
@@ -539,6 +572,25 @@ mod tests {
             "b2b>=1s",
         ] {
             assert!(text.parse::<Criterion>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn misspelt_metrics_get_suggestions() {
+        let refused = |text: &str| text.parse::<Criterion>().unwrap_err().to_string();
+        for (text, message) in [
+            (
+                "p95<=1ms",
+                "unknown metric \"p95\"; did you mean p50 or p99?",
+            ),
+            ("los<=1%", "did you mean loss"),
+            ("connect_p9<=1ms", "did you mean connect_p99"),
+            (
+                "banana<=1",
+                "unknown metric \"banana\": use a share (loss, ",
+            ),
+        ] {
+            assert!(refused(text).contains(message), "{}", refused(text));
         }
     }
 }

@@ -52,6 +52,7 @@ pub struct HttpJob {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<String>,
     /// Connections kept open, divided among the threads, 1 to 1000000 (default 10).
+    #[serde(deserialize_with = "crate::units::count::count")]
     pub connections: u32,
     /// Threads, each with dedicated connections, 1 to 1024 and at most the number of connections (default 1).
     pub threads: u32,
@@ -60,6 +61,7 @@ pub struct HttpJob {
     pub duration: Option<Span>,
     /// Exact number of requests, instead of a duration.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub amount: Option<u64>,
     /// Warm-up time, the first part of `duration`: the report's times, counts and rates exclude its requests. With a
     /// rate, requests that were due in the warm-up and found no free connection are never sent.
@@ -88,6 +90,7 @@ pub struct HttpJob {
     /// Requests after which a connection is closed and replaced; 0 means no limit (default 0). With 1, requests also
     /// ask the server to close.
     #[serde(skip_serializing_if = "is_default")]
+    #[serde(deserialize_with = "crate::units::count::count")]
     pub per_connection: u32,
     /// Timeout of connection setup (with TLS or HTTP/2, until the connection is ready) and of each response, up to 24
     /// hours (default 2 s). After a timeout the connection or request has failed, and the connection is replaced. With
@@ -232,8 +235,10 @@ impl Default for HttpCall {
 #[serde(deny_unknown_fields)]
 pub struct HttpStage {
     /// Requests per second at the start of the stage, 0 to 1000000000.
+    #[serde(deserialize_with = "crate::units::count::number")]
     pub from: f64,
     /// Requests per second at the end of the stage, 0 to 1000000000.
+    #[serde(deserialize_with = "crate::units::count::number")]
     pub to: f64,
     /// Length of the stage. The last stage may omit it and then lasts until the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -375,6 +375,7 @@ pub struct LoadRate {
     pub cps: Option<u64>,
     /// Concurrent connections; 0 means none.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub cc: Option<u64>,
     /// Requests per second over all open connections; `interval` is then ignored. `"max"` sends each request as soon as
     /// a response has arrived, over `cc` connections.
@@ -383,9 +384,11 @@ pub struct LoadRate {
     pub rps: Option<u64>,
     /// UDP: frames sent per second.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub pps: Option<u64>,
     /// UDP: bits sent per second at layer 2 with FCS.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub bps: Option<u64>,
     /// Connections opened back to back; 0: the program chooses it.
     #[serde(skip_serializing_if = "is_default")]
@@ -401,6 +404,7 @@ impl LoadRate {
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum CountOrMax {
+    #[serde(deserialize_with = "crate::units::count::count")]
     Count(u64),
     Word(MaxWord),
 }
@@ -431,8 +435,11 @@ mod count_or_max {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<u64>, D::Error> {
-        let told = Option::<CountOrMax>::deserialize(deserializer)
-            .map_err(|_| serde::de::Error::custom("it is neither a whole number nor \"max\""))?;
+        let told = Option::<CountOrMax>::deserialize(deserializer).map_err(|_| {
+            serde::de::Error::custom(
+                "expected a whole number, also as text with k, m or g (\"20k\"), or \"max\"",
+            )
+        })?;
         Ok(told.map(|told| match told {
             CountOrMax::Count(rate) => rate,
             CountOrMax::Word(MaxWord::Max) => LoadRate::MAX,

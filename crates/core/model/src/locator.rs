@@ -73,6 +73,23 @@ impl Locator {
 /// `IFNAMSIZ` - 1 in linux/if.h.
 const MAX_INTERFACE_NAME: usize = 15;
 
+/// Returns true for the address of a PCI device, such as `0000:1b:00.0` or `1b:00.0`.
+fn is_pci_address(text: &str) -> bool {
+    let is_hex =
+        |part: &str, len: usize| part.len() == len && part.bytes().all(|b| b.is_ascii_hexdigit());
+    let (domain, rest) = match text.split(':').count() {
+        3 => text.split_once(':').unwrap_or_default(),
+        _ => ("0000", text),
+    };
+    let Some((bus, (device, function))) = rest
+        .split_once(':')
+        .and_then(|(bus, rest)| Some((bus, rest.split_once('.')?)))
+    else {
+        return false;
+    };
+    is_hex(domain, 4) && is_hex(bus, 2) && is_hex(device, 2) && is_hex(function, 1)
+}
+
 impl FromStr for Locator {
     type Err = ParseUnitError;
 
@@ -81,6 +98,11 @@ impl FromStr for Locator {
         let (driver, rest) = match text.split_once(':') {
             Some((word, rest)) => match Driver::ALL.into_iter().find(|d| d.name() == word) {
                 Some(driver) => (Some(driver), rest),
+                None if word == "dpdk" || is_pci_address(text) => {
+                    return Err(error(
+                        "a port: DPDK devices are not supported; use the kernel interface, such as eth0",
+                    ));
+                }
                 // An alias such as "eth0:1" has its colon after the name; neither word is a driver.
                 None => {
                     return Err(error(
@@ -171,6 +193,17 @@ mod tests {
             "a b",
         ] {
             assert!(text.parse::<Locator>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn dpdk_devices_are_refused_with_the_alternative() {
+        let refused = |text: &str| text.parse::<Locator>().unwrap_err().to_string();
+        for text in ["0000:1b:00.0", "1b:00.0", "dpdk:0"] {
+            assert!(refused(text).contains("DPDK"), "{text}");
+        }
+        for text in ["eth0:1", "1b:00", "00:1b:00:00.0", "0000:1b:00.00"] {
+            assert!(!refused(text).contains("DPDK"), "{text}");
         }
     }
 }

@@ -246,6 +246,7 @@ pub struct TrafficJob {
     pub duration: Option<Span>,
     /// Number of frames to send, over all streams and workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub count: Option<u64>,
     /// Drain time: receiving continues for this time after the last frame was sent, up to 1m (default 200 ms). Frames
     /// that arrive in this time are received and counted as late; later frames are lost.
@@ -271,6 +272,7 @@ pub struct TrafficJob {
     /// Number of flows to follow, for a job that only receives, 1 to 16,777,216. Required for a port of the live
     /// driver; default on other ports: 1,048,576. Frames of other flows are foreign.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub flows: Option<u32>,
     /// Streams. Empty in a job that only receives.
     #[serde(default, rename = "stream", skip_serializing_if = "Vec::is_empty")]
@@ -291,6 +293,7 @@ pub struct Stream {
     pub rate: Rate,
     /// Frames per burst, sent back to back, instead of a rate.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub burst: Option<u32>,
     /// Time from the first frame of a burst to the first frame of the next.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -298,6 +301,7 @@ pub struct Stream {
     /// Number of flows with distinct 5-tuples, used in turn, 1 to 16,777,216. Default: one for each combination of the
     /// given address and port ranges, at most 65,536; without ranges, 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub flows: Option<u32>,
     /// Protocol of the frames (default `udp`).
     pub proto: Proto,

@@ -47,6 +47,7 @@ pub struct SocketJob {
     pub duration: Option<Span>,
     /// Amount instead of a duration: bytes for a stream, transactions for other tests.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub amount: Option<u64>,
     /// Pause between setup and traffic.
     #[serde(skip_serializing_if = "is_default")]
@@ -88,6 +89,7 @@ pub struct SocketJob {
     /// Operations per second of each stream, on a fixed schedule: requests of `rr`, datagrams of a stream. Latency is
     /// measured from the scheduled time of a request (no coordinated omission).
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::units::count::optional_number")]
     pub rate: Option<f64>,
     /// Poll for received data without sleeping, at both ends if the server is wirebench.
     #[serde(skip_serializing_if = "is_default")]
@@ -395,6 +397,7 @@ pub struct SocketSide {
     pub measure_cpu: bool,
     /// SO_MAX_PACING_RATE in bits per second, at least 8.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub pacing_bps: Option<u64>,
     /// Method to send data (default `copy`).
     #[serde(skip_serializing_if = "is_default")]

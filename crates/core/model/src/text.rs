@@ -1,8 +1,10 @@
 //! Text form of plans: reads and writes TOML, with errors that mark the position, and reads JSON as in reports.
 
+use std::fmt;
+
 use serde::{
-    Deserialize,
-    de::{DeserializeOwned, IgnoredAny},
+    Deserialize, Deserializer,
+    de::{self, DeserializeOwned, DeserializeSeed, IgnoredAny, MapAccess, Visitor, value},
 };
 
 use crate::{
@@ -31,12 +33,12 @@ pub fn plan_from_toml(file: &str, text: &str) -> Result<Plan, PlanTextError> {
         file: file.to_owned(),
         message,
     };
-    let head = read::<Head>(text).unwrap_or_default();
+    let head = head(text);
     if head.client.is_some() || head.schema.as_deref() == Some(LB_PLAN_SCHEMA) {
         let file: LbFile = read(text).map_err(error)?;
         if file.schema != LB_PLAN_SCHEMA {
             return Err(error(format!(
-                "schema is {:?}; this program reads {LB_PLAN_SCHEMA:?}",
+                "unknown schema {:?}: use {LB_PLAN_SCHEMA:?}",
                 file.schema
             )));
         }
@@ -45,16 +47,16 @@ pub fn plan_from_toml(file: &str, text: &str) -> Result<Plan, PlanTextError> {
     let plan: Plan = read(text).map_err(error)?;
     if plan.schema != PLAN_SCHEMA {
         return Err(error(format!(
-            "schema is {:?}; this program reads {PLAN_SCHEMA:?} and {LB_PLAN_SCHEMA:?}",
+            "unknown schema {:?}: use {PLAN_SCHEMA:?} or {LB_PLAN_SCHEMA:?}",
             plan.schema
         )));
     }
     if !PLAN_KINDS.contains(&plan.kind.as_str()) {
         let meant = match nearest(&plan.kind, PLAN_KINDS).first() {
-            Some(meant) => format!("did you mean {meant:?}?"),
-            None => format!("it is one of {}", PLAN_KINDS.join(", ")),
+            Some(meant) => format!("; did you mean {meant:?}?"),
+            None => format!(": use one of {}", PLAN_KINDS.join(", ")),
         };
-        return Err(error(format!("kind {:?} is not known; {meant}", plan.kind)));
+        return Err(error(format!("unknown kind {:?}{meant}", plan.kind)));
     }
     Ok(plan)
 }
@@ -66,11 +68,158 @@ struct Head {
     client: Option<IgnoredAny>,
 }
 
-fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+fn head(text: &str) -> Head {
     match text.trim_start().starts_with('{') {
-        true => serde_json::from_str(text).map_err(|e| format!("JSON: {e}")),
-        false => toml::from_str(text).map_err(|e| e.to_string().trim_end().to_owned()),
+        true => serde_json::from_str(text).unwrap_or_default(),
+        false => toml::from_str(text).unwrap_or_default(),
     }
+}
+
+/// Reads TOML or JSON. An unknown key of the top level is reported first: it may make its neighbours malformed.
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let keys = || TopLevel(keys_of::<T>());
+    if text.trim_start().starts_with('{') {
+        let mut reader = serde_json::Deserializer::from_str(text);
+        return keys()
+            .deserialize(&mut reader)
+            .and_then(|()| serde_json::from_str(text))
+            .map_err(|e| json_message(&e));
+    }
+    toml::Deserializer::parse(text)
+        .and_then(|reader| keys().deserialize(reader))
+        .and_then(|()| toml::from_str(text))
+        .map_err(|e| toml_message(&e, text))
+}
+
+fn json_message(error: &serde_json::Error) -> String {
+    let place = format!("line {} column {}", error.line(), error.column());
+    let message = error.to_string();
+    let what = message.strip_suffix(&format!(" at {place}"));
+    format!(
+        "JSON, {place}: {}",
+        in_plain_words(what.unwrap_or(&message), "key")
+    )
+}
+
+fn toml_message(error: &toml::de::Error, text: &str) -> String {
+    let before = error.span().map_or("", |span| &text[..span.start]);
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    let is_header = line.trim_start().starts_with('[');
+    let what = in_plain_words(error.message(), if is_header { "table" } else { "key" });
+    let marked = error.to_string().replace(error.message(), &what);
+    marked.trim_end().to_owned()
+}
+
+/// Rewords an error of serde: an unknown or missing key, or an unknown word. Suggests a known one that is similar, and
+/// otherwise lists all. `key` is "key" or "table".
+#[must_use]
+pub fn in_plain_words(message: &str, key: &str) -> String {
+    if let Some((missing, "")) = message.strip_prefix("missing field ").and_then(quoted) {
+        return format!("missing key {missing:?}");
+    }
+    let unknown = [("unknown field ", key), ("unknown variant ", "value")]
+        .into_iter()
+        .find_map(|(begin, kind)| Some((kind, message.strip_prefix(begin).and_then(quoted)?)));
+    let Some((kind, (word, rest))) = unknown else {
+        return message.to_owned();
+    };
+    // Words are between backticks: every second part.
+    let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
+    match (nearest(word, known.iter().copied()).first(), &known[..]) {
+        (Some(meant), _) => format!("unknown {kind} {word:?}; did you mean {meant:?}?"),
+        (None, []) => format!("unknown {kind} {word:?}"),
+        (None, known) => format!("unknown {kind} {word:?}: use one of {}", known.join(", ")),
+    }
+}
+
+/// Splits text that begins with a word between backticks into the word and the rest.
+fn quoted(text: &str) -> Option<(&str, &str)> {
+    text.strip_prefix('`')?.split_once('`')
+}
+
+/// Checks that a map has known keys only, whatever their values.
+struct TopLevel(&'static [&'static str]);
+
+impl<'de> DeserializeSeed<'de> for TopLevel {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for TopLevel {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a plan")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while map.next_key_seed(KnownKey(self.0))?.is_some() {
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks one key. The reader adds the position to the error.
+struct KnownKey(&'static [&'static str]);
+
+impl<'de> DeserializeSeed<'de> for KnownKey {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_identifier(self)
+    }
+}
+
+impl Visitor<'_> for KnownKey {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: de::Error>(self, key: &str) -> Result<(), E> {
+        match self.0.contains(&key) {
+            true => Ok(()),
+            false => Err(E::unknown_field(key, self.0)),
+        }
+    }
+}
+
+/// Returns the keys of a struct, from its implementation of `Deserialize`.
+fn keys_of<T: DeserializeOwned>() -> &'static [&'static str] {
+    struct Keys(&'static [&'static str]);
+
+    impl<'de> Deserializer<'de> for &mut Keys {
+        type Error = value::Error;
+
+        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, value::Error> {
+            Err(de::Error::custom("not a struct"))
+        }
+
+        fn deserialize_struct<V: Visitor<'de>>(
+            self,
+            _: &'static str,
+            keys: &'static [&'static str],
+            visitor: V,
+        ) -> Result<V::Value, value::Error> {
+            self.0 = keys;
+            self.deserialize_any(visitor)
+        }
+
+        serde::forward_to_deserialize_any! {
+            bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
+            unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+        }
+    }
+
+    let mut keys = Keys(&[]);
+    // The error only ends the search.
+    let _ = T::deserialize(&mut keys);
+    keys.0
 }
 
 /// Writes a plan in a form that [`plan_from_toml`] reads back unchanged.
@@ -140,11 +289,97 @@ mod tests {
             message.contains("line 4") && message.contains('^') && message.contains("speeed"),
             "{message}"
         );
-        let text = "[[traffic]]\n[[traffic.stream]]\nrate = \"10\"\n";
+        let text = "[[traffic]]\n[[traffic.stream]]\nrate = \"10x\"\n";
         let message = plan_from_toml("p.toml", text).unwrap_err().to_string();
         assert!(
             message.contains("line 3") && message.contains("kpps"),
             "{message}"
+        );
+    }
+
+    /// Returns the error of a plan.
+    fn refused(text: &str) -> String {
+        plan_from_toml("p", text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn misspelt_keys_get_a_suggestion() {
+        let stream = "[[traffic]]\n[[traffic.stream]]\n";
+        for (text, line, suggestion) in [
+            (
+                "seeed = 3\n",
+                "line 1",
+                "unknown key \"seeed\"; did you mean \"seed\"?",
+            ),
+            (
+                &format!("{stream}ratte = 1\n"),
+                "line 3",
+                "unknown key \"ratte\"; did you mean \"rate\"?",
+            ),
+            (
+                "[[load]]\n[load.shape]\nrampp = 1\n",
+                "line 3",
+                "unknown key \"rampp\"; did you mean \"ramp\"?",
+            ),
+            (
+                "[[traffic]]\n[[traffic.straem]]\n",
+                "line 2",
+                "unknown table \"straem\"; did you mean \"stream\"?",
+            ),
+            (
+                &format!("{stream}proto = \"udpp\"\n"),
+                "line 3",
+                "unknown value \"udpp\"; did you mean \"udp\"?",
+            ),
+        ] {
+            let error = refused(text);
+            assert!(
+                error.contains(line) && error.ends_with(suggestion),
+                "{error}"
+            );
+            assert!(!error.contains("expected"), "{error}");
+        }
+    }
+
+    #[test]
+    fn unknown_keys_without_a_similar_one_list_the_known() {
+        let error = refused("[[port]]\nbanana = 1\n");
+        assert!(
+            error.ends_with("xdp_chunk, way, priority")
+                && error.contains("unknown key \"banana\": use one of name, "),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn missing_keys_are_named() {
+        let error = refused("[[port]]\nname = \"a\"\n");
+        assert!(error.contains("missing key \"locator\""), "{error}");
+    }
+
+    #[test]
+    fn unknown_tables_are_reported_before_errors_inside_others() {
+        // The array `traffic.stream` makes `traffic` a table, which would be the first error.
+        let text = "seed = 1\n\n[[trafic]]\ntx = \"a\"\n[[traffic.stream]]\nrate = \"max\"\n";
+        let error = refused(text);
+        assert!(
+            error.contains("line 3, column 3")
+                && error.ends_with("unknown table \"trafic\"; did you mean \"traffic\"?"),
+            "{error}"
+        );
+        let error = refused("{\"traffic\": {\"stream\": []},\n\"trafic\": []}");
+        assert!(
+            error.contains("line 2") && error.ends_with("; did you mean \"traffic\"?"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_short_form_of_a_benchmark_has_suggestions_too() {
+        let error = refused("schema = \"wirebench.lb/1\"\n[clint]\nport = \"eth0\"\n");
+        assert!(
+            error.contains("line 2") && error.contains("did you mean \"client\"?"),
+            "{error}"
         );
     }
 

@@ -20,13 +20,13 @@ impl LbPlan {
             ("server.hosts", &self.server.hosts),
             ("device.service", &self.device.service),
         ] {
-            rules! { found: ranges.is_empty() => place, "it is empty; at least one address"; }
+            rules! { found: ranges.is_empty() => place, "is empty; give at least one address"; }
         }
         let family = |ranges: &[AddressRange]| ranges.first().map(AddressRange::is_ipv6);
         if family(&self.client.hosts) != family(&self.device.service) {
             found.problem(
                 "client.hosts",
-                "they are not of the family of device.service",
+                "client.hosts and device.service have different IP versions",
             );
         }
         if !i_own_this_network {
@@ -44,14 +44,14 @@ impl LbPlan {
         let every = self.device.every;
         rules! { found:
             self.client.port == self.server.port =>
-                "server.port", "{} is the client's too; a port for each side", self.server.port;
-            !(least..=most).contains(&every) => "device.every", "{every}; {least} to {most}";
+                "server.port", "{} is also client.port; use two ports", self.server.port;
+            !(least..=most).contains(&every) => "device.every", "must be between {least} and {most}, got {every}";
         }
         for (place, time) in [
             ("times.trial", self.times.trial),
             ("times.confirm", self.times.confirm),
         ] {
-            rules! { found: time < least => place, "{time}; at least {least}"; }
+            rules! { found: time < least => place, "must be at least {least}, got {time}"; }
         }
         for (n, probe) in self.device.probes.iter().enumerate() {
             check_probe(probe, &format!("device.probe {}", n + 1), found);
@@ -82,19 +82,19 @@ pub(crate) fn check_probe(probe: &ProbePlan, place: &str, found: &mut Findings) 
     let is_command = probe.kind == ProbeKind::Command;
     rules! { found:
         probe.node.is_some() && probe.ssh.is_some() =>
-            place, "node and ssh; one of them, or neither to run it here";
-        is_command && probe.command.is_none() => place, "kind command needs a command";
+            place, "node and ssh exclude each other; without both, the probe runs on this host";
+        is_command && probe.command.is_none() => place, "kind \"command\" needs command";
         is_command && probe.counters.is_empty() && probe.gauges.is_empty() =>
-            place, "kind command needs counters or gauges: name = 'regular expression with a group'";
+            place, "kind \"command\" needs counters or gauges: NAME = 'regular expression with a group'";
         !(is_command || probe.counters.is_empty() && probe.gauges.is_empty()) =>
-            place, "counters and gauges are for kind command; the others are read as they are";
+            place, "counters and gauges need kind \"command\"";
         probe.kind == ProbeKind::Ethtool && probe.interfaces.is_empty() && probe.command.is_none() =>
-            place, "kind ethtool needs interfaces";
+            place, "kind \"ethtool\" needs interfaces";
         // Interface names become words of a command line.
         probe.interfaces.iter().any(|i| !is_word(i)) =>
-            place, "interfaces are names of letters, digits and . _ - : @";
-        probe.ssh.as_ref().is_some_and(|host| !is_word(host)) => place, "ssh is [USER@]HOST";
-        probe.timeout > Span::from_secs(10) || probe.timeout == Span::default() => place, "timeout; up to 10s";
+            place, "interface names must consist of letters, digits and . _ - : @";
+        probe.ssh.as_ref().is_some_and(|host| !is_word(host)) => place, "ssh must be [USER@]HOST";
+        probe.timeout > Span::from_secs(10) || probe.timeout == Span::default() => place, "timeout must be above 0 and at most 10s, got {}", probe.timeout;
     }
 }
 
@@ -110,16 +110,16 @@ fn check_test(test: &LbTest, place: &str, found: &mut Findings) {
     let of_connections = test.metric.is_of_connections();
     rules! { found:
         !of_connections && test.transport == Some(LoadTransport::Tcp) =>
-            place, "transport tcp is for cps and cc";
+            place, "transport tcp needs metric cps or cc";
         of_connections && !test.sizes.is_empty() =>
-            place, "sizes are for frames; connections exchange a byte";
+            place, "sizes do not apply to cps and cc";
     }
     for size in &test.sizes {
-        rules! { found: !(SMALLEST..=LARGEST).contains(size) => place, "size {size}; {SMALLEST} to {LARGEST}"; }
+        rules! { found: !(SMALLEST..=LARGEST).contains(size) => place, "sizes must be between {SMALLEST} and {LARGEST}, got {size}"; }
     }
     rules! { found:
         test.metric == LbMetric::Elephant && test.flows.is_some_and(|f| f.0 != 1) =>
-            place, "an elephant is one flow";
+            place, "metric elephant has one flow; remove flows";
     }
     for (name, count) in [
         ("flows", test.flows),
@@ -127,15 +127,15 @@ fn check_test(test: &LbTest, place: &str, found: &mut Findings) {
         ("start", test.start),
         ("open_rate", test.open_rate),
     ] {
-        rules! { found: count.is_some_and(|c| c.0 == 0) => place, "{name} is 0; at least 1"; }
+        rules! { found: count.is_some_and(|c| c.0 == 0) => place, "{name} must be at least 1, got 0"; }
     }
     rules! { found:
         !(0.001..=0.5).contains(&test.resolution.0) =>
-            place, "resolution {}; 0.1% to 50%", test.resolution;
-        test.loss.is_some_and(|loss| loss.0 > 0.5) => place, "loss; up to 50%";
-        !(1..=100).contains(&test.trials) => place, "trials is {}; 1 to 100", test.trials;
+            place, "resolution must be between 0.1% and 50%, got {}", test.resolution;
+        test.loss.is_some_and(|loss| loss.0 > 0.5) => place, "loss must be at most 50%";
+        !(1..=100).contains(&test.trials) => place, "trials must be between 1 and 100, got {}", test.trials;
         test.metric == LbMetric::Cc && test.hold < Span::from_millis(100) =>
-            place, "hold is {}; at least 100ms", test.hold;
+            place, "hold must be at least 100ms, got {}", test.hold;
     }
 }
 
@@ -216,14 +216,14 @@ mod tests {
         let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
         for part in [
             "8.8.8.8 is outside",
-            "is the client's too",
-            "node and ssh",
-            "ssh is [USER@]HOST",
+            "80 is also client.port",
+            "node and ssh exclude each other",
+            "ssh must be [USER@]HOST",
             "needs counters or gauges",
-            "sizes are for frames",
-            "trials is 0",
-            "resolution 0",
-            "makes its own ports and jobs",
+            "sizes do not apply to cps",
+            "trials must be between 1 and 100, got 0",
+            "resolution must be between 0.1% and 50%, got 0",
+            "creates its ports and jobs",
         ] {
             assert!(said.iter().any(|s| s.contains(part)), "{part}: {said:#?}");
         }
@@ -234,8 +234,10 @@ mod tests {
     fn other_versions_and_words_are_refused() {
         let text = format!("schema = \"wirebench.lb/9\"\n{PLAN}");
         assert!(plan_from_toml("p", &text).is_err());
-        let text = PLAN.replace("metric = \"cps\"", "metric = \"cpss\"");
-        let said = plan_from_toml("p", &text).unwrap_err().to_string();
-        assert!(said.contains("oneway-pps") && said.contains('^'), "{said}");
+        for (word, message) in [("bananas", "oneway-pps"), ("cpss", "did you mean \"cps\"?")] {
+            let text = PLAN.replace("metric = \"cps\"", &format!("metric = {word:?}"));
+            let said = plan_from_toml("p", &text).unwrap_err().to_string();
+            assert!(said.contains(message) && said.contains('^'), "{said}");
+        }
     }
 }

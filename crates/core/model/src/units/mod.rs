@@ -1,6 +1,7 @@
 //! Quantities as the user writes them: parsed exactly, and printed in a form that parses again.
 
 mod addr;
+pub(crate) mod count;
 mod mac;
 mod rate;
 mod rational;
@@ -58,6 +59,9 @@ macro_rules! string_serde {
                         n.to_string().parse().map_err(E::custom)
                     }
                     fn visit_i64<E: serde::de::Error>(self, n: i64) -> Result<$type, E> {
+                        n.to_string().parse().map_err(E::custom)
+                    }
+                    fn visit_f64<E: serde::de::Error>(self, n: f64) -> Result<$type, E> {
                         n.to_string().parse().map_err(E::custom)
                     }
                 }

@@ -1,4 +1,4 @@
-//! Loads: `1.2mpps`, `10gbps`, `9.5gbps-l2`, `37%`, `max`.
+//! Loads: `1.2mpps`, `100k` (frames per second), `10gbps`, `9.5gbps-l2`, `37%`, `max`.
 
 use std::{fmt, str::FromStr};
 
@@ -60,17 +60,15 @@ impl FromStr for Rate {
         let error = || {
             ParseUnitError::new(
                 text,
-                "a rate: max, a percentage (37%), or a number with pps, kpps, mpps, gpps, bps, kbps, mbps, gbps (layer 2: gbps-l2)",
+                "a rate: max, a percentage (37%), frames per second (100kpps or 100k), or bits per second (10gbps, 10mbps, layer 2: 10gbps-l2)",
             )
         };
         let lower = text.trim().to_ascii_lowercase();
         if lower == "max" {
             return Ok(Self::Max);
         }
-        let split = lower
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .ok_or_else(error)?;
-        let (number, unit) = lower.split_at(split);
+        let split = lower.find(|c: char| !c.is_ascii_digit() && c != '.');
+        let (number, unit) = lower.split_at(split.unwrap_or(lower.len()));
         let value = Rational::parse_decimal(number).ok_or_else(error)?;
         if value.is_zero() {
             return Err(ParseUnitError::new(text, "a rate above 0"));
@@ -91,7 +89,7 @@ impl FromStr for Rate {
         };
         let value = value.times(Rational::whole(scale)).ok_or_else(error)?;
         match (base, layer2) {
-            ("pps", false) => Ok(Self::Pps(value)),
+            ("" | "pps", false) => Ok(Self::Pps(value)),
             ("bps" | "bit" | "bit/s", false) => Ok(Self::L1(value)),
             ("bps" | "bit" | "bit/s", true) => Ok(Self::L2(value)),
             _ => Err(error()),
@@ -133,7 +131,7 @@ impl fmt::Display for Rate {
 string_serde!(
     Rate,
     "Rate",
-    "a rate: max, a percentage of line rate, or a number with pps, kpps, mpps, gpps, bps, kbps, mbps, gbps (layer 1; append -l2 for layer 2)",
+    "a rate: max, a percentage of line rate, or a number with pps, kpps, mpps, gpps, bps, kbps, mbps, gbps (layer 1; append -l2 for layer 2); a number without a unit, or with k, m or g, is in frames per second",
     "100kpps"
 );
 
@@ -181,13 +179,16 @@ mod tests {
             ("max", "max"),
             ("14880952.38pps", "14880952.38pps"),
             ("1pps", "1pps"),
+            ("10", "10pps"),
+            ("100k", "100kpps"),
+            ("1.5M", "1.5mpps"),
         ] {
             let rate: Rate = text.parse().unwrap();
             assert_eq!(rate.to_string(), printed);
             assert_eq!(printed.parse::<Rate>().unwrap(), rate);
         }
         for text in [
-            "", "10", "pps", "0pps", "5xpps", "5pps-l2", "-5pps", "1/3pps",
+            "", " ", "k", "pps", "0", "0pps", "5x", "5xpps", "5pps-l2", "5k-l2", "-5pps", "1/3pps",
         ] {
             assert!(text.parse::<Rate>().is_err(), "{text}");
         }

@@ -157,7 +157,7 @@ impl FromStr for SizeModel {
             if total > u64::from(MAX_MIX_WEIGHT) {
                 return Err(ParseUnitError::new(
                     text,
-                    "a mix whose weights add up to 65536 at most",
+                    "a mix with a total weight of at most 65536",
                 ));
             }
             return Ok(Self::Mix(list));
@@ -207,7 +207,7 @@ pub fn parse_size(text: &str) -> Result<SizeModel, ParseUnitError> {
     let error = || {
         ParseUnitError::new(
             text,
-            "a genome of RFC 6985: letters a to j with how often each occurs before it (7a4d1g)",
+            "a genome (RFC 6985): letters a to j, each after its number of repetitions (7a4d1g)",
         )
     };
     let mut list: Vec<(FrameSize, u32)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Durations: `10s`, `200ms`, `300us`, `5m`.
+//! Durations: `10s`, `200ms`, `300us`, `5m`, `10` (seconds).
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -50,18 +50,17 @@ impl FromStr for Span {
         let error = || {
             ParseUnitError::new(
                 text,
-                "a time: a number and ns, us, ms, s, m or h (10s, 200ms)",
+                "a time: a number with ns, us, ms, s, m or h (200ms), or of seconds (10)",
             )
         };
         let lower = text.trim().to_ascii_lowercase();
-        if lower == "0" {
-            return Ok(Self::default());
-        }
-        let split = lower
-            .find(|c: char| c.is_ascii_alphabetic() || c == 'µ')
-            .ok_or_else(error)?;
-        let (number, unit) = lower.split_at(split);
-        let unit = if unit == "µs" { "us" } else { unit };
+        let split = lower.find(|c: char| c.is_ascii_alphabetic() || c == 'µ');
+        let (number, unit) = lower.split_at(split.unwrap_or(lower.len()));
+        let unit = match unit {
+            "" => "s",
+            "µs" => "us",
+            unit => unit,
+        };
         let scale = UNITS
             .iter()
             .find(|(name, _)| *name == unit)
@@ -107,7 +106,7 @@ impl fmt::Display for Span {
 string_serde!(
     Span,
     "Span",
-    "a time: a number and ns, us, ms, s, m or h",
+    "a time: a number with ns, us, ms, s, m or h; a number without a unit is in seconds",
     "10s"
 );
 
@@ -125,6 +124,8 @@ mod tests {
             ("90s", 90_000_000_000, "90s"),
             ("5M", 300_000_000_000, "5m"),
             ("0", 0, "0s"),
+            ("10", 10_000_000_000, "10s"),
+            ("0.5", 500_000_000, "500ms"),
             ("1234567ns", 1_234_567, "1234567ns"),
             ("18446744073709551615ns", u64::MAX, "18446744073709551615ns"),
         ] {
@@ -135,8 +136,17 @@ mod tests {
                 "{text}"
             );
         }
-        for text in ["", "10", "s", "1x", "-1s", "1 2s"] {
+        for text in ["", " ", "s", "1x", "-1s", "-1", "1 2s", "1 2", "1e3"] {
             assert!(text.parse::<Span>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn plan_numbers_are_seconds() {
+        let read = |text: &str| serde_json::from_str::<Span>(text);
+        assert_eq!(read("5").unwrap(), Span::from_secs(5));
+        assert_eq!(read("\"5\"").unwrap(), Span::from_secs(5));
+        assert_eq!(read("0.25").unwrap(), Span::from_millis(250));
+        assert!(read("-1").is_err() && read("true").is_err());
     }
 }

@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use wb_model::{
     Extension, Proto, Stream, TagKind, Vary,
     plan::{HexBytes, VlanSpec},
+    text::in_plain_words,
     units::{AddressRange, Mac, PortRange, Rate, SizeModel, Span},
 };
 
@@ -305,7 +306,7 @@ fn overlay(common: &Stream, text: &str) -> anyhow::Result<Stream> {
     }
     table
         .try_into()
-        .map_err(|e: toml::de::Error| wrong(e.message().to_owned()))
+        .map_err(|e: toml::de::Error| wrong(in_plain_words(e.message(), "key")))
 }
 
 #[cfg(test)]

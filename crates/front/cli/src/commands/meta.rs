@@ -161,7 +161,9 @@ pub(crate) fn schema(args: &SchemaArgs) -> Result<u8> {
 pub(crate) fn plan_reference() -> String {
     let schema = serde_json::to_value(schemars::schema_for!(Plan)).expect("a schema is JSON");
     let mut text = String::from(
-        "# Plan keys\n\nMade from the types by `wirebench run --keys`. Unknown keys are refused.\n",
+        "# Plan keys\n\nMade from the types by `wirebench run --keys`. Unknown keys are refused.\n\nA time without a \
+         unit is in seconds: `5` and `\"5\"` are `\"5s\"`. Counts and rates may have k, m or g for thousands, millions \
+         or billions: `\"100k\"`. A `Rate` without a unit is in frames per second. Times in criteria need a unit.\n",
     );
     section(&mut text, "Plan", "top level", &schema);
     for (name, table) in [

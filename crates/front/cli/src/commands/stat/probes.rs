@@ -44,21 +44,15 @@ pub(super) fn plans(typed: &[String]) -> Result<Vec<ProbePlan>> {
     Ok(plans)
 }
 
-/// Rewords an error of the plan reader: the problem, and the allowed values.
+/// Rewords an error of the plan reader for the option.
 fn in_our_words(said: &str) -> String {
-    let said = said.replace('`', "");
-    let (what, allowed) = said.split_once(", expected one of ").unwrap_or((&said, ""));
-    if let Some(kind) = what.strip_prefix("unknown variant ") {
-        return format!("no kind of probe is {kind:?}; there are {allowed}");
-    }
-    if let Some(key) = what.strip_prefix("unknown field ") {
-        return format!("no key of a probe is {key:?}; there are {allowed}");
-    }
-    match said.as_str() {
-        "missing field kind" => "a kind is missing, as in kind = \"ipvs\"".to_owned(),
-        _ => {
-            format!("{said}; keys are those of [[probe]] in plans: kind = \"ipvs\", name = \"lvs\"")
-        }
+    match said {
+        "missing key \"kind\"" => "missing key: kind, as in kind = \"ipvs\"".to_owned(),
+        _ if said.starts_with("unknown ") => said.to_owned(),
+        _ => format!(
+            "{}; keys are those of [[probe]] in plans: kind = \"ipvs\", name = \"lvs\"",
+            said.replace('`', "")
+        ),
     }
 }
 
@@ -314,17 +308,17 @@ mod tests {
             assert!(error.is_err(), "{wrong}");
         }
         for (typed, said) in [
-            ("nope", "no kind of probe is \"nope\"; there are ipvs, dpvs"),
-            ("", "no kind of probe is \"\"; there are ipvs, dpvs"),
+            ("nope", "unknown value \"nope\": use one of ipvs, dpvs"),
+            ("", "unknown value \"\": use one of ipvs, dpvs"),
             (
                 "kind = 'ipvs', colour = 3",
-                "no key of a probe is \"colour\"; there are kind",
+                "unknown key \"colour\": use one of kind, ",
             ),
-            ("command = 'x'", "a kind is missing"),
+            ("command = 'x'", "missing key: kind"),
             ("kind = ", "keys are those of [[probe]]"),
             (
                 "kind = 'command'",
-                "kind command needs a command; kind command needs counters",
+                "kind \"command\" needs command; kind \"command\" needs counters",
             ),
         ] {
             let error = plans(&[typed.to_owned()]).unwrap_err().to_string();
