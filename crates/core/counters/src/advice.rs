@@ -165,7 +165,7 @@ fn one_cpu_is_full(
     let count = seen.steering.rps.len();
     let name = seen.name();
     let evidence = format!(
-        "CPU {cpu} serves the one busy queue of {count} and idles {:.0} %, while others idle",
+        "CPU {cpu} serves the only busy queue of {count} and is {:.0} % idle; other CPUs are idle",
         full.idle_percent
     );
     Some(if count > 1 {
@@ -173,14 +173,14 @@ fn one_cpu_is_full(
             "T4",
             evidence,
             None,
-            "one flow stays in one queue and on one CPU: RPS does not spread it, more flows do",
+            "one flow stays in one queue and on one CPU; RPS cannot distribute it, more flows can",
         )
     } else {
         let command = format!(
             "echo {} > /sys/class/net/{name}/queues/rx-0/rps_cpus",
             format_mask(&others)
         );
-        let risk = "an interrupt between CPUs for each batch; one flow stays on one CPU, so it gains nothing";
+        let risk = "one inter-processor interrupt per batch; no gain for a single flow, which stays on one CPU";
         seen.advice("T4", evidence, Some(command), risk)
     })
 }
@@ -199,7 +199,7 @@ fn in_the_way(seen: &InterfaceObservation<'_>, thread: &PinnedThread) -> Option<
             "echo CPU > /proc/irq/{}/smp_affinity_list",
             queue.irq
         )),
-        "with CPU one that no worker has; a busy poll of XDP may want both on one CPU",
+        "replace CPU by a CPU without a worker; XDP busy polling may need both on the same CPU",
     ))
 }
 
@@ -215,9 +215,9 @@ fn shared_for_sending(seen: &InterfaceObservation<'_>) -> Option<Advice> {
         return None;
     }
     let evidence = match all {
-        0 => format!("none of {} queues for sending has a mask of XPS", xps.len()),
+        0 => format!("none of the {} transmit queues has an XPS mask", xps.len()),
         _ => format!(
-            "of {} queues for sending, some are used by several CPUs, or by none",
+            "of {} transmit queues, some are used by several CPUs or by none",
             xps.len()
         ),
     };
@@ -225,7 +225,8 @@ fn shared_for_sending(seen: &InterfaceObservation<'_>) -> Option<Advice> {
     let command = format!(
         "for n in $(seq 0 {last}); do printf %x $((1 << n)) > /sys/class/net/{name}/queues/tx-$n/xps_cpus; done"
     );
-    let risk = "CPUs beyond the queues go by a hash, as before; a virtual device may ignore it";
+    let risk =
+        "CPUs without a dedicated queue still select one by hash; virtual devices may ignore XPS";
     Some(seen.advice("T9", evidence, Some(command), risk))
 }
 
@@ -242,11 +243,11 @@ fn joined(seen: &InterfaceObservation<'_>) -> Option<Advice> {
     Some(seen.advice(
         "T11",
         format!(
-            "frames of {size:.0} bytes in the mean at an MTU of {mtu}: segments are counted and captured joined ({} on)",
+            "mean frame size {size:.0} bytes at an MTU of {mtu}: segments are merged before they are counted and captured ({} on)",
             joins.join(", ")
         ),
         Some(format!("ethtool -K {} {}", seen.name(), off.join(" "))),
-        "more packets for the CPUs; connections of the host get slower",
+        "higher CPU load per byte; TCP connections of this host get slower",
     ))
 }
 
@@ -259,18 +260,18 @@ pub fn cpu_advice(power: &Power, cpus: &BTreeMap<u32, CpuShares>) -> Vec<Advice>
         advice.push(machine_advice(
             "T12",
             format!(
-                "governor {governor} on CPU {cpu} ({count} in all): its clock changes with the load"
+                "governor {governor} on CPU {cpu} ({count} CPUs in total): the clock frequency changes with the load"
             ),
             Some("cpupower frequency-set -g performance".to_owned()),
-            "more power and heat, for all of the machine",
+            "more power and heat on all CPUs",
         ));
     }
     if let Some((state, us)) = power.deepest.as_ref().filter(|(_, us)| *us > DEEP) {
         advice.push(machine_advice(
             "T12",
-            format!("idle CPUs may sleep as deep as {state}, from which they wake up in {us} us"),
+            format!("idle CPUs may enter state {state}, with a wake-up latency of {us} us"),
             Some(format!("cpupower idle-set -D {DEEP}")),
-            "more power and heat; less turbo for the CPUs at work",
+            "more power and heat; lower turbo frequency of busy CPUs",
         ));
     }
     let stolen = cpus
@@ -281,11 +282,11 @@ pub fn cpu_advice(power: &Power, cpus: &BTreeMap<u32, CpuShares>) -> Vec<Advice>
         advice.push(machine_advice(
             "T12",
             format!(
-                "the hypervisor took {:.0} % of CPU {cpu} away",
+                "the hypervisor took {:.0} % of CPU {cpu} (steal time)",
                 shares.steal_percent
             ),
             None,
-            "times and rates hold its noise; measure on a machine, or on CPUs, of your own",
+            "times and rates include this noise; use a dedicated machine or dedicated CPUs",
         ));
     }
     advice
@@ -346,7 +347,7 @@ mod tests {
         assert_eq!(advice[0].command.as_deref(), Some(command));
         let advice = interface_advice(&seen(&four, &queues), &full, &[]);
         assert_eq!((rules(&advice), &advice[0].command), (vec!["T4"], &None));
-        assert!(advice[0].risk.contains("RPS does not spread it"));
+        assert!(advice[0].risk.contains("RPS cannot distribute it"));
 
         let none = |steering: &InterfaceSteering, queues: &[QueueInterrupt], idle: &[f64]| {
             assert_eq!(
@@ -463,7 +464,7 @@ mod tests {
             "{said:?}"
         );
         assert!(
-            said[1].contains("C6, from which they wake up in 133 us"),
+            said[1].contains("C6, with a wake-up latency of 133 us"),
             "{said:?}"
         );
         assert_eq!(said[2], "the hypervisor took 7 % of CPU 1 away");

@@ -72,11 +72,11 @@ impl Group {
     pub const fn advice(self) -> Option<&'static str> {
         match self {
             Self::NoBuffer => Some(
-                "the host was too slow or its ring too small: ethtool -G IF rx N; no loss of a device under test",
+                "host too slow or receive ring too small, not loss in a device under test; enlarge the ring: ethtool -G IF rx N",
             ),
-            Self::LinkErrors => Some("look at cable and optic before anything is measured"),
+            Self::LinkErrors => Some("check cable and optics before measuring"),
             Self::FlowControl => Some(
-                "an end asked for a pause, so less was sent than was meant: ethtool -A IF rx off tx off",
+                "pause frames reduced the sent rate; disable flow control: ethtool -A IF rx off tx off",
             ),
             _ => None,
         }

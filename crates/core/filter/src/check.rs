@@ -23,28 +23,28 @@ pub enum Problem {
     #[error("the program is empty")]
     Empty,
     /// More instructions than the kernel accepts.
-    #[error("the program has {0} instructions; at most {MAX_INSTRUCTIONS} are possible")]
+    #[error("the program has {0} instructions; at most {MAX_INSTRUCTIONS} are allowed")]
     TooLong(usize),
     /// Unknown instruction code.
     #[error("unknown code {0:#04x}")]
     UnknownCode(u16),
     /// A jump leaves the program.
-    #[error("a jump over {0} instructions leaves the program")]
+    #[error("jump over {0} instructions leaves the program")]
     JumpOutside(u32),
     /// A division by the constant 0.
     #[error("division by zero")]
     DivisionByZero,
     /// A shift by more bits than a word has.
-    #[error("a shift by {0}; at most 31 is possible")]
+    #[error("shift by {0}; at most 31 is allowed")]
     ShiftTooFar(u32),
     /// Index beyond the 16 words of scratch memory.
-    #[error("memory word {0}; there are 0 to 15")]
+    #[error("memory word must be between 0 and 15, got {0}")]
     NoSuchMemory(u32),
     /// Read of a memory word that may not have been written.
     #[error("memory word {0} is read before it is written")]
     UnsetMemory(u8),
     /// An offset in the range of the kernel's values that names none.
-    #[error("offset {0:#x} names no value of the kernel")]
+    #[error("unknown kernel value at offset {0:#x}")]
     UnknownKernelValue(u32),
     /// The last instruction does not return.
     #[error("the last instruction must return")]

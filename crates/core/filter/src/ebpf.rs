@@ -106,8 +106,7 @@ impl TranslateOptions {
 pub enum TranslateError {
     /// The filter reads a value that the kernel knows only behind XDP.
     #[error(
-        "instruction {at} of the filter asks the kernel for {value:?}, which an XDP program cannot \
-         know; filter in user space or use the packet driver"
+        "instruction {at} of the filter needs {value:?} from the kernel, which XDP programs cannot read; filter in user space or use the packet driver"
     )]
     KernelValue {
         /// Position of the instruction.
@@ -116,9 +115,7 @@ pub enum TranslateError {
         value: KernelValue,
     },
     /// A jump becomes longer than an eBPF jump can be.
-    #[error(
-        "the filter of {0} instructions becomes too long for an XDP program; filter in user space"
-    )]
+    #[error("the filter ({0} instructions) is too long for an XDP program; filter in user space")]
     TooLong(usize),
 }
 

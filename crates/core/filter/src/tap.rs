@@ -28,12 +28,12 @@ const TAG_END: u32 = TAG + TAG_LEN;
 pub enum TapError {
     /// More instructions than the kernel takes.
     #[error(
-        "the filter needs {0} instructions to see VLAN tags that the kernel has taken out of the \
-         frame; at most {MAX_INSTRUCTIONS} are possible"
+        "the filter needs {0} instructions to see VLAN tags that the kernel removed from the \
+         frame; at most {MAX_INSTRUCTIONS} are allowed"
     )]
     TooLong(usize),
     /// No word of memory is free for the rewritten program.
-    #[error("the filter uses all sixteen words of memory; one must be left to see VLAN tags")]
+    #[error("the filter uses all 16 memory words; VLAN tags need one")]
     NoMemoryLeft,
 }
 

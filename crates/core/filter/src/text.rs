@@ -21,7 +21,9 @@ pub enum ParseError {
         expected: &'static str,
     },
     /// The first line announces a different number of instructions than follow.
-    #[error("filter program: the first line says {announced} instructions, {present} follow")]
+    #[error(
+        "filter program: the first line announces {announced} instructions, but {present} follow"
+    )]
     Count {
         /// Number in the first line.
         announced: usize,

@@ -20,9 +20,7 @@ pub enum RequestError {
     #[error("method `{0}`: only letters, digits and !#$%&'*+-.^_`|~ are allowed")]
     Method(String),
     /// The target contains a character that would end the line or the target.
-    #[error(
-        "target `{0}`: at least one character, and no blanks or control characters, are allowed"
-    )]
+    #[error("target `{0}`: must be non-empty, without blanks and control characters")]
     Target(String),
     /// RFC 9110 section 5.6.2.
     #[error("header name `{0}`: only letters, digits and !#$%&'*+-.^_`|~ are allowed")]
@@ -31,10 +29,10 @@ pub enum RequestError {
     #[error("header `{0}`: CR, LF and NUL are not allowed in its value")]
     HeaderValue(String),
     /// RFC 9112 section 3.2.
-    #[error("a request of HTTP/1.1 needs one header Host")]
+    #[error("an HTTP/1.1 request needs exactly one Host header")]
     Host,
     /// Content-Length and Transfer-Encoding follow from the body and cannot be set.
-    #[error("header `{0}`: how long the body is, is said by the body alone")]
+    #[error("header `{0}` is computed from the body and cannot be set")]
     Framing(String),
 }
 

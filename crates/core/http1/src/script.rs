@@ -12,7 +12,7 @@ pub enum ScriptError {
     #[error("{0}")]
     Refused(String),
     /// The script still ran at the end of its time limit.
-    #[error("the script was at work still, and was given up")]
+    #[error("the script exceeded its time limit and was abandoned")]
     GivenUp,
 }
 

@@ -454,15 +454,15 @@ impl<T> Http2Connection<T> {
     /// Checks a frame by its head.
     fn check(&self, head: &FrameHeader) -> Result<(), Http2Fault> {
         if !self.greeted && (head.kind != kind::SETTINGS || head.has(flag::ACK)) {
-            return Err(against("the server does not begin as HTTP/2 does"));
+            return Err(against("the server did not start with an HTTP/2 preface"));
         }
         if head.len > LONGEST_PAYLOAD {
-            return Err(length("a frame is longer than allowed"));
+            return Err(length("frame longer than the allowed maximum"));
         }
         match (self.block_of, head.kind) {
             (Some((stream, _)), kind::CONTINUATION) if stream == head.stream => Ok(()),
-            (Some(_), _) => Err(against("a header block does not go on")),
-            (None, kind::CONTINUATION) => Err(against("a header block goes on that never began")),
+            (Some(_), _) => Err(against("header block without its CONTINUATION")),
+            (None, kind::CONTINUATION) => Err(against("CONTINUATION without HEADERS")),
             (None, _) => Ok(()),
         }
     }
@@ -474,9 +474,9 @@ impl<T> Http2Connection<T> {
             StreamState::Ended if self.gave_up => Ok(false),
             StreamState::Ended => Err(Http2Fault {
                 code: code::STREAM_CLOSED,
-                what: "more comes on a stream that has ended",
+                what: "frame on a closed stream",
             }),
-            StreamState::Never => Err(against("a stream that nobody began")),
+            StreamState::Never => Err(against("frame on an idle stream")),
         }
     }
 
@@ -496,7 +496,7 @@ impl<T> Http2Connection<T> {
         });
         if head.len == 0 {
             if head.has(flag::PADDED) {
-                return Err(length("a padded frame has no length of padding"));
+                return Err(length("padded frame without a pad length"));
             }
             // The frame uses no window, so a peer could send it endlessly.
             self.answered()?;
@@ -512,7 +512,7 @@ impl<T> Http2Connection<T> {
             return Ok(None);
         };
         if stream.status == 0 {
-            return Ok(self.malformed(head.stream, "a body comes before its head", out));
+            return Ok(self.malformed(head.stream, "DATA before HEADERS", out));
         }
         stream.received += len;
         if stream.received >= ALLOW_AFTER && !end {
@@ -538,7 +538,7 @@ impl<T> Http2Connection<T> {
             data.left -= 1;
             data.padding = usize::from(*padding);
             if data.padding > data.left {
-                return Err(against("padding is longer than its frame"));
+                return Err(against("padding longer than its frame"));
             }
         }
         let (now, rest) = bytes.split_at(data.left.min(bytes.len()));
@@ -557,7 +557,7 @@ impl<T> Http2Connection<T> {
                     None => {
                         // Pass on what fits, so that the result does not depend on the pieces.
                         sink.body(&mut stream.of, &body[..*left as usize]);
-                        let what = "its body is longer than its Content-Length";
+                        let what = "body longer than its Content-Length";
                         return Ok(self.malformed(data.stream, what, out));
                     }
                 }
@@ -575,7 +575,7 @@ impl<T> Http2Connection<T> {
     fn end(&mut self, number: u32, out: &mut Vec<u8>) -> Option<Http2Step<T>> {
         let stream = self.streams.get(number)?;
         if stream.left.is_some_and(|left| left > 0) {
-            return self.malformed(number, "its body is shorter than its Content-Length", out);
+            return self.malformed(number, "body shorter than its Content-Length", out);
         }
         let status = stream.status;
         let of = match stream.waits {
@@ -603,7 +603,7 @@ impl<T> Http2Connection<T> {
         match self.answers > MOST_ANSWERS {
             true => Err(Http2Fault {
                 code: code::ENHANCE_YOUR_CALM,
-                what: "the server sends a flood of frames that hold nothing",
+                what: "the server sends a flood of empty frames",
             }),
             false => Ok(()),
         }
@@ -642,7 +642,7 @@ impl<T> Http2Connection<T> {
                 if self.block.len() > LONGEST_BLOCK {
                     return Err(Http2Fault {
                         code: code::ENHANCE_YOUR_CALM,
-                        what: "a header block is longer than 64 KiB",
+                        what: "header block longer than 64 KiB",
                     });
                 }
                 if !head.has(flag::END_HEADERS) {
@@ -655,10 +655,10 @@ impl<T> Http2Connection<T> {
                 step
             }
             kind::RST_STREAM => {
-                let code = number(payload, "RST_STREAM has not 4 bytes")?;
+                let code = number(payload, "RST_STREAM length is not 4 bytes")?;
                 match self.streams.known(head.stream) {
                     StreamState::Never => {
-                        return Err(against("RST_STREAM of a stream that nobody began"));
+                        return Err(against("RST_STREAM on an idle stream"));
                     }
                     StreamState::Ended => self.answered()?,
                     StreamState::Open => {}
@@ -672,7 +672,7 @@ impl<T> Http2Connection<T> {
             kind::PING => {
                 connection_only(head)?;
                 if payload.len() != 8 {
-                    return Err(length("PING has not 8 bytes"));
+                    return Err(length("PING length is not 8 bytes"));
                 }
                 if head.has(flag::ACK) {
                     self.echoes += 1;
@@ -685,7 +685,7 @@ impl<T> Http2Connection<T> {
             kind::GOAWAY => {
                 connection_only(head)?;
                 let (Some(last), Some(code)) = (payload.first_chunk(), payload.get(4..8)) else {
-                    return Err(length("GOAWAY has less than 8 bytes"));
+                    return Err(length("GOAWAY shorter than 8 bytes"));
                 };
                 let last = u32::from_be_bytes(*last) & LARGEST;
                 let code = number(code, "")?;
@@ -694,11 +694,11 @@ impl<T> Http2Connection<T> {
                 Ok(Some(Http2Step::GoingAway { code }))
             }
             kind::WINDOW_UPDATE => {
-                let more = number(payload, "WINDOW_UPDATE has not 4 bytes")? & LARGEST;
+                let more = number(payload, "WINDOW_UPDATE length is not 4 bytes")? & LARGEST;
                 self.more_window(head.stream, more, out)
             }
-            kind::PUSH_PROMISE => Err(against("the server pushes, which it was not allowed")),
-            kind::PRIORITY if payload.len() != 5 => Err(length("PRIORITY has not 5 bytes")),
+            kind::PUSH_PROMISE => Err(against("PUSH_PROMISE although push is disabled")),
+            kind::PRIORITY if payload.len() != 5 => Err(length("PRIORITY length is not 5 bytes")),
             // RFC 9113 sections 5.3.2 and 5.5.
             _ => {
                 self.answered()?;
@@ -735,9 +735,9 @@ impl<T> Http2Connection<T> {
             }
         };
         let wrong = match (place, status) {
-            (BlockPlace::Trailers, _) if !end => "its trailers do not end it",
-            (BlockPlace::Head, 101) => "it switches to another protocol",
-            (BlockPlace::Head, 100..=199) if end => "it ends with an interim head",
+            (BlockPlace::Trailers, _) if !end => "trailers without END_STREAM",
+            (BlockPlace::Head, 101) => "status 101 is not allowed in HTTP/2",
+            (BlockPlace::Head, 100..=199) if end => "END_STREAM on an interim response",
             _ => "",
         };
         if !wrong.is_empty() {
@@ -774,28 +774,26 @@ impl<T> Http2Connection<T> {
         if head.has(flag::ACK) {
             return match payload.is_empty() {
                 true => Ok(None),
-                false => Err(length("the answer to SETTINGS is not empty")),
+                false => Err(length("SETTINGS acknowledgement is not empty")),
             };
         }
         let (all, rest) = payload.as_chunks::<6>();
         if !rest.is_empty() {
-            return Err(length("SETTINGS is no multiple of 6 bytes"));
+            return Err(length("SETTINGS length is not a multiple of 6 bytes"));
         }
         for [a, b, c, d, e, f] in all {
             let value = u32::from_be_bytes([*c, *d, *e, *f]);
             match u16::from_be_bytes([*a, *b]) {
                 setting::ENABLE_PUSH if value != 0 => {
-                    return Err(against("a server wants to be pushed to"));
+                    return Err(against("the server sent SETTINGS_ENABLE_PUSH 1"));
                 }
                 setting::MAX_CONCURRENT_STREAMS => self.most_streams = value,
                 setting::INITIAL_WINDOW_SIZE if value > LARGEST => {
-                    return Err(window("a window is larger than 2147483647"));
+                    return Err(window("flow-control window above 2147483647 bytes"));
                 }
                 setting::INITIAL_WINDOW_SIZE => self.first_window = i64::from(value),
                 setting::MAX_FRAME_SIZE if !(16_384..=16_777_215).contains(&value) => {
-                    return Err(against(
-                        "frames are to be longer, or shorter, than they may be",
-                    ));
+                    return Err(against("SETTINGS_MAX_FRAME_SIZE out of range"));
                 }
                 // Longer frames gain nothing.
                 _ => {}
@@ -818,9 +816,9 @@ impl<T> Http2Connection<T> {
         if number == 0 {
             self.window += i64::from(more);
             match more {
-                0 => return Err(against("a window grows by nothing")),
+                0 => return Err(against("WINDOW_UPDATE with increment 0")),
                 _ if self.window > largest => {
-                    return Err(window("a window is larger than 2147483647"));
+                    return Err(window("flow-control window above 2147483647 bytes"));
                 }
                 _ => self.send_waiting(out),
             }
@@ -828,7 +826,7 @@ impl<T> Http2Connection<T> {
         }
         // Window updates are normal for requests that are complete.
         if self.streams.known(number) == StreamState::Never {
-            return Err(against("a window of a stream that nobody began"));
+            return Err(against("WINDOW_UPDATE on an idle stream"));
         }
         let first = self.first_window;
         let Some(stream) = self.streams.get(number) else {
@@ -836,7 +834,7 @@ impl<T> Http2Connection<T> {
         };
         stream.window += i64::from(more);
         if more == 0 || stream.window + first > largest {
-            return Ok(self.malformed(number, "its window is not as it may be", out));
+            return Ok(self.malformed(number, "invalid flow-control window", out));
         }
         if stream.waits {
             self.send_waiting(out);
@@ -858,13 +856,13 @@ fn number(payload: &[u8], what: &'static str) -> Result<u32, Http2Fault> {
 fn connection_only(head: &FrameHeader) -> Result<(), Http2Fault> {
     match head.stream {
         0 => Ok(()),
-        _ => Err(against("a frame of the connection is on a stream")),
+        _ => Err(against("connection frame on a stream")),
     }
 }
 
 /// Removes padding and priority from the payload of HEADERS.
 fn part_of_block<'a>(head: &FrameHeader, mut payload: &'a [u8]) -> Result<&'a [u8], Http2Fault> {
-    let short = length("HEADERS is shorter than what it says is in it");
+    let short = length("HEADERS shorter than its fields");
     let mut padding = 0;
     if head.has(flag::PADDED) {
         let (first, rest) = payload.split_first().ok_or(short)?;
@@ -874,6 +872,6 @@ fn part_of_block<'a>(head: &FrameHeader, mut payload: &'a [u8]) -> Result<&'a [u
         payload = payload.get(5..).ok_or(short)?;
     }
     let len = payload.len().checked_sub(padding);
-    let len = len.ok_or(against("padding is longer than its frame"))?;
+    let len = len.ok_or(against("padding longer than its frame"))?;
     Ok(&payload[..len])
 }

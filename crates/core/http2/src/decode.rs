@@ -80,7 +80,7 @@ impl Coding for Hpack {
             // A new size of the table; only 0 is allowed.
             Some(0x20..=0x3f) => match integer(block, 5)? {
                 0 if first => Ok(None),
-                _ => Err(BlockError::Block("a table of a size that was not allowed")),
+                _ => Err(BlockError::Block("header table larger than allowed")),
             },
             // A field to be added to the table (bits 01) does not fit there.
             kind => {
@@ -190,7 +190,7 @@ impl<C: Coding> Decoder<C> {
             text.extend_from_slice(b"\r\n");
         }
         match (place, answer.status) {
-            (BlockPlace::Head, 0) => Err(BlockError::Answer("it has no status")),
+            (BlockPlace::Head, 0) => Err(BlockError::Answer("missing :status")),
             _ => Ok(answer),
         }
     }
@@ -205,7 +205,7 @@ fn judge(
 ) -> Result<(), BlockError> {
     let wrong = |what| Err(BlockError::Answer(what));
     if value.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')) {
-        return wrong("a value holds CR, LF or NUL");
+        return wrong("header value with CR, LF or NUL");
     }
     if name.first() == Some(&b':') {
         let digits: Option<&[u8; 3]> = value.try_into().ok();
@@ -220,26 +220,26 @@ fn judge(
                 answer.status = status;
                 Ok(())
             }
-            (true, None) => wrong("its status is no number from 100 to 599"),
-            (false, _) => wrong("a pseudo header is where none may be"),
+            (true, None) => wrong("status is not a number from 100 to 599"),
+            (false, _) => wrong("misplaced pseudo-header"),
         };
     }
     *regular = true;
     let is_token =
         |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(b);
     if name.is_empty() || !name.iter().all(is_token) {
-        return wrong("the name of a header is none of HTTP/2 and later");
+        return wrong("invalid header name");
     }
     match name {
         b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {
-            wrong("it has a header that only HTTP/1.1 knows")
+            wrong("connection-specific header (HTTP/1.1 only)")
         }
         b"content-length" if place == BlockPlace::Head => {
             let digits = std::str::from_utf8(value).ok();
             let digits = digits.filter(|d| d.bytes().all(|b| b.is_ascii_digit()));
             let length: Option<u64> = digits.and_then(|d| d.parse().ok());
             if length.is_none() || answer.length.is_some_and(|before| Some(before) != length) {
-                return wrong("its Content-Length is no number, or two");
+                return wrong("invalid or repeated Content-Length");
             }
             answer.length = length;
             Ok(())
@@ -252,7 +252,7 @@ fn known(number: u32) -> Result<(&'static str, &'static str), BlockError> {
     let at = (number as usize).checked_sub(1);
     let found = at.and_then(|at| TABLE.get(at)).copied();
     found.ok_or(BlockError::Block(
-        "a header block refers to a table that has no room",
+        "header block refers to the empty dynamic table",
     ))
 }
 
@@ -261,7 +261,7 @@ fn known(number: u32) -> Result<(&'static str, &'static str), BlockError> {
 /// # Errors
 /// The integer is incomplete or too large.
 pub fn integer(block: &mut &[u8], bits: u32) -> Result<u32, BlockError> {
-    let cut = BlockError::Block("a header block ends too soon");
+    let cut = BlockError::Block("truncated header block");
     let (first, mut rest) = block.split_first().ok_or(cut)?;
     let most = (1_u32 << bits) - 1;
     let mut value = u32::from(*first) & most;
@@ -271,7 +271,7 @@ pub fn integer(block: &mut &[u8], bits: u32) -> Result<u32, BlockError> {
             let (byte, behind) = rest.split_first().ok_or(cut)?;
             rest = behind;
             if shift > 21 {
-                return Err(BlockError::Block("a number in a header block is too large"));
+                return Err(BlockError::Block("integer too large in header block"));
             }
             value += u32::from(byte & 0x7f) << shift;
             shift += 7;
@@ -293,11 +293,11 @@ pub fn string(block: &mut &[u8], bits: u32, out: &mut Vec<u8>) -> Result<(), Blo
     let len = integer(block, bits)? as usize;
     let (text, rest) = block
         .split_at_checked(len)
-        .ok_or(BlockError::Block("a header block ends too soon"))?;
+        .ok_or(BlockError::Block("truncated header block"))?;
     *block = rest;
     match short {
         true if huffman::decode(text, out) => Ok(()),
-        true => Err(BlockError::Block("a string in a header block is no code")),
+        true => Err(BlockError::Block("invalid Huffman code in header block")),
         false => {
             out.extend_from_slice(text);
             Ok(())

@@ -202,13 +202,13 @@ impl<T> Http3Connection<T> {
         if !stream.is_between() {
             return Err(Http3Fault {
                 code: code::FRAME_ERROR,
-                what: "a stream ends within a frame",
+                what: "stream ended inside a frame",
             });
         }
         let (status, left) = (stream.status, stream.left);
         let wrong = match (status, left) {
-            (0, _) => "its stream ends before its head",
-            (_, Some(1..)) => "its body is shorter than its Content-Length",
+            (0, _) => "stream ended before HEADERS",
+            (_, Some(1..)) => "body shorter than its Content-Length",
             _ => {
                 return Ok(self
                     .remove_request(number)
@@ -236,7 +236,7 @@ impl<T> Http3Connection<T> {
             if id % 4 != 0 || below.is_some_and(|before| id / 4 > before) {
                 return Err(Http3Fault {
                     code: code::ID_ERROR,
-                    what: "GOAWAY names a stream that it may not",
+                    what: "GOAWAY with an invalid stream number",
                 });
             }
             *below = Some(id / 4);
@@ -258,7 +258,7 @@ impl<T> Http3Connection<T> {
             false => Ok(()),
             true => Err(Http3Fault {
                 code: code::CLOSED_CRITICAL_STREAM,
-                what: "the server ends a stream that has to stay",
+                what: "the server closed a critical stream",
             }),
         }
     }

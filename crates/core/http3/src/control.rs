@@ -68,7 +68,7 @@ impl Uni {
                 true => Ok(()),
                 false => Err(Http3Fault {
                     code: code::ENCODER_STREAM_ERROR,
-                    what: "the server puts something into a table that has no room",
+                    what: "insertion into the QPACK table, whose capacity is 0",
                 }),
             },
             Self::Control {
@@ -129,7 +129,7 @@ fn begin(kind: u64, opened: &mut Opened) -> Result<Uni, Http3Fault> {
         stream::PUSH => {
             return Err(Http3Fault {
                 code: code::ID_ERROR,
-                what: "the server pushes, which it was not allowed",
+                what: "push stream although push is disabled",
             });
         }
         _ => return Ok(Uni::Other),
@@ -138,7 +138,7 @@ fn begin(kind: u64, opened: &mut Opened) -> Result<Uni, Http3Fault> {
         false => Ok(uni),
         true => Err(Http3Fault {
             code: code::STREAM_CREATION_ERROR,
-            what: "a stream of which there is one is opened twice",
+            what: "duplicate control or QPACK stream",
         }),
     }
 }
@@ -149,24 +149,20 @@ fn may_be(kind: u64, len: u64, settings: &mut bool) -> Result<(), Http3Fault> {
     let first = !std::mem::replace(settings, true);
     match kind {
         kind::SETTINGS if !first => wrong(code::FRAME_UNEXPECTED, "SETTINGS come twice"),
-        kind::SETTINGS | kind::GOAWAY if len > LONGEST => wrong(
-            code::EXCESSIVE_LOAD,
-            "a frame of the connection is longer than 4096 bytes",
-        ),
+        kind::SETTINGS | kind::GOAWAY if len > LONGEST => {
+            wrong(code::EXCESSIVE_LOAD, "control frame longer than 4096 bytes")
+        }
         kind::SETTINGS => Ok(()),
         _ if first => wrong(
             code::MISSING_SETTINGS,
-            "the server does not begin with SETTINGS",
+            "the control stream does not start with SETTINGS",
         ),
         kind::DATA | kind::HEADERS | kind::PUSH_PROMISE | kind::MAX_PUSH_ID => wrong(
             code::FRAME_UNEXPECTED,
-            "a frame is on the stream of the connection that may not be there",
+            "unexpected frame on the control stream",
         ),
-        kind::CANCEL_PUSH => wrong(
-            code::ID_ERROR,
-            "the server takes a push back that never was",
-        ),
-        0x2 | 0x6 | 0x8 | 0x9 => wrong(code::FRAME_UNEXPECTED, "a frame that only HTTP/2 knows"),
+        kind::CANCEL_PUSH => wrong(code::ID_ERROR, "CANCEL_PUSH without a push"),
+        0x2 | 0x6 | 0x8 | 0x9 => wrong(code::FRAME_UNEXPECTED, "HTTP/2 frame type in HTTP/3"),
         _ => Ok(()),
     }
 }
@@ -180,13 +176,13 @@ fn check_settings(mut payload: &[u8]) -> Result<(), Http3Fault> {
             frame::take_integer(&mut payload),
             frame::take_integer(&mut payload),
         ) else {
-            return wrong(code::FRAME_ERROR, "SETTINGS end too soon");
+            return wrong(code::FRAME_ERROR, "truncated SETTINGS");
         };
         if matches!(name, 0x0 | 0x2..=0x5) {
-            return wrong(code::SETTINGS_ERROR, "a setting that only HTTP/2 knows");
+            return wrong(code::SETTINGS_ERROR, "HTTP/2 setting in HTTP/3");
         }
         if seen.contains(&name) {
-            return wrong(code::SETTINGS_ERROR, "a setting comes twice");
+            return wrong(code::SETTINGS_ERROR, "duplicate setting");
         }
         seen.push(name);
     }
@@ -198,7 +194,7 @@ fn only_number(mut payload: &[u8]) -> Result<u64, Http3Fault> {
         (Some(number), []) => Ok(number),
         _ => Err(Http3Fault {
             code: code::FRAME_ERROR,
-            what: "GOAWAY is no number",
+            what: "malformed GOAWAY",
         }),
     }
 }

@@ -43,7 +43,7 @@ const TABLE: [(&str, &str); 99] = [
     ("x-forwarded-for", ""), ("x-frame-options", "deny"), ("x-frame-options", "sameorigin"),
 ];
 
-const NO_ROOM: BlockError = BlockError::Block("a header block refers to a table that has no room");
+const NO_ROOM: BlockError = BlockError::Block("header block refers to the empty dynamic table");
 
 /// The field encoding of HTTP/3.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl Coding for Qpack {
 fn known(number: u32) -> Result<(&'static str, &'static str), BlockError> {
     let found = TABLE.get(number as usize).copied();
     found.ok_or(BlockError::Block(
-        "a header block refers to a field that no table has",
+        "header block refers to an unknown table entry",
     ))
 }
 

@@ -147,21 +147,19 @@ impl<T> RequestStream<T> {
         };
         match kind {
             kind::DATA if self.status == 0 => unexpected("DATA comes before HEADERS"),
-            kind::DATA | kind::HEADERS if self.trailers => {
-                unexpected("a frame comes behind the trailers")
-            }
+            kind::DATA | kind::HEADERS if self.trailers => unexpected("frame after the trailers"),
             kind::HEADERS if len > LONGEST_BLOCK => Err(Http3Fault {
                 code: code::EXCESSIVE_LOAD,
-                what: "a header block is longer than 64 KiB",
+                what: "header block longer than 64 KiB",
             }),
             kind::PUSH_PROMISE => Err(Http3Fault {
                 code: code::ID_ERROR,
-                what: "the server pushes, which it was not allowed",
+                what: "PUSH_PROMISE although push is disabled",
             }),
             kind::CANCEL_PUSH | kind::SETTINGS | kind::GOAWAY | kind::MAX_PUSH_ID => {
-                unexpected("a frame of the connection is on the stream of a request")
+                unexpected("control frame on a request stream")
             }
-            0x2 | 0x6 | 0x8 | 0x9 => unexpected("a frame that only HTTP/2 knows"),
+            0x2 | 0x6 | 0x8 | 0x9 => unexpected("HTTP/2 frame type in HTTP/3"),
             _ => Ok(()),
         }
     }
@@ -177,7 +175,7 @@ impl<T> RequestStream<T> {
                 None => {
                     // Pass on what fits, so that the result does not depend on the pieces.
                     sink.body(&mut self.of, &piece[..*left as usize]);
-                    return Some("its body is longer than its Content-Length");
+                    return Some("body longer than its Content-Length");
                 }
             }
         }
@@ -207,7 +205,7 @@ impl<T> RequestStream<T> {
         };
         match status {
             0 => self.trailers = true,
-            101 => return Ok(Some("it switches to another protocol")),
+            101 => return Ok(Some("status 101 is not allowed in HTTP/3")),
             100..=199 => {}
             _ => {
                 self.status = status;

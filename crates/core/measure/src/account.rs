@@ -94,7 +94,7 @@ impl fmt::Display for Imbalance {
         } = self.account;
         write!(
             f,
-            "frames do not add up: offered {offered} is not (received {received} - duplicate {duplicate}) + lost {lost}"
+            "inconsistent frame counts: offered {offered} != (received {received} - duplicate {duplicate}) + lost {lost}"
         )
     }
 }
@@ -193,7 +193,7 @@ mod tests {
         let error = Account::check(10, 9, 1, 1).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "frames do not add up: offered 10 is not (received 9 - duplicate 1) + lost 1"
+            "inconsistent frame counts: offered 10 != (received 9 - duplicate 1) + lost 1"
         );
         assert!(Account::check(10, 1, 2, 11).is_err());
         assert!(Account::check(0, u64::MAX, 0, 1).is_err());

@@ -44,7 +44,7 @@ impl Plan {
             JobKind::Load => {
                 let name = match self.loads.iter().any(|l| l.end == LoadEnd::Client) {
                     true => "a load",
-                    false => "a server of loads",
+                    false => "a load server",
                 };
                 // The metrics depend on the requests and on the transport.
                 let mut measured = vec![
@@ -57,7 +57,7 @@ impl Plan {
             JobKind::Http => {
                 let mut measured = vec![Failed, Unsent, Errors, Bps, Cps, Rps, Open];
                 measured.extend(times(Latency).chain(times(Connect)).chain(times(Http)));
-                ("a load of HTTP requests", measured)
+                ("an HTTP load", measured)
             }
             JobKind::Socket if self.socket_server.is_some() => ("a server", Vec::new()),
             JobKind::Socket => ("a socket test of this kind", self.sockets_measure()),
@@ -66,7 +66,7 @@ impl Plan {
             // The names of the counters are known once the probe has been read.
             JobKind::Probe => ("a probe", Vec::new()),
             JobKind::Bench if self.suite().is_some() => (
-                "a suite of these tests",
+                "a suite with these tests",
                 self.suite().map(suite_measures).unwrap_or_default(),
             ),
             JobKind::Bench => {
@@ -76,7 +76,7 @@ impl Plan {
                     LbMetric::Cps => Cps,
                     other => Metric::Limit(other),
                 });
-                ("a benchmark of these tests", limits.collect())
+                ("a benchmark with these tests", limits.collect())
             }
         }
     }
@@ -84,10 +84,7 @@ impl Plan {
     /// Returns the kinds of jobs that a criterion may apply to, each with its part of the plan.
     fn meant_by(&self, criterion: &Criterion) -> Result<Vec<(JobKind, Self)>, String> {
         if let Some(kind) = criterion.kind.filter(|kind| !self.has(*kind)) {
-            return Err(format!(
-                "{criterion}: there is no {} in this plan",
-                kind.name()
-            ));
+            return Err(format!("{criterion}: this plan has no {} job", kind.name()));
         }
         let kinds = self
             .kinds()
@@ -105,12 +102,10 @@ impl Plan {
                 .map(|name| format!("{name:?}"))
                 .collect();
             let there = match names.is_empty() {
-                true => "no job of this plan is judged by itself".to_owned(),
-                false => format!("those judged by themselves are {}", names.join(", ")),
+                true => "criteria cannot name jobs of this plan".to_owned(),
+                false => format!("known: {}", names.join(", ")),
             };
-            return Err(format!(
-                "{criterion}: there is no job {job:?} in this plan; {there}"
-            ));
+            return Err(format!("{criterion}: unknown job {job:?}; {there}"));
         }
         Ok(meant)
     }
@@ -134,7 +129,7 @@ impl Plan {
                 let names = who.iter().map(|k| format!("{}.{criterion}", k.name()));
                 let names: Vec<String> = names.collect();
                 Err(format!(
-                    "{criterion}: measured by jobs of several kinds; say which: {}",
+                    "{criterion}: jobs of several kinds measure this metric; use {}",
                     names.join(" or ")
                 ))
             }
@@ -238,7 +233,7 @@ impl Plan {
             (false, true) => ("a run that only sends", vec![Unsent, Pps, Bps]),
             (true, _) => ("a run that only receives", received().collect()),
             (false, false) => (
-                "a run of devices",
+                "a run with devices",
                 [Unsent].into_iter().chain(received()).collect(),
             ),
         }
@@ -308,19 +303,19 @@ fn unmeasured(criterion: &Criterion, meant: &[(JobKind, Plan)]) -> String {
             let mut one = criterion.clone();
             (one.kind, one.job) = (None, plan.job_names(*kind).into_iter().next());
             return format!(
-                "not measured by several socket tests together, as rates and times of different tests have no sum; name one: {one}"
+                "several socket tests have no common rate or time; name one test: {one}"
             );
         }
         let mut names: Vec<String> = measured.iter().map(ToString::to_string).collect();
         names.dedup();
         let what = match names.is_empty() {
-            true if *kind == JobKind::Probe => "it measures probe.COUNTER".to_owned(),
-            true => "it measures nothing that can be judged".to_owned(),
-            false => format!("it measures {}", names.join(", ")),
+            true if *kind == JobKind::Probe => "use probe.COUNTER".to_owned(),
+            true => "it has no metrics for criteria".to_owned(),
+            false => format!("known: {}", names.join(", ")),
         };
         let is_time = *kind == JobKind::Socket && matches!(criterion.metric, Latency(_));
         let hint = match is_time {
-            true => " (with --latency, times)",
+            true => "; times need --latency",
             false => "",
         };
         format!("not measured by {who}; {what}{hint}")
@@ -438,7 +433,7 @@ mod tests {
         );
         let said = plan.judges(&plan.criteria[0]).unwrap_err();
         assert!(
-            said.contains("have no sum; name one: test 1.bps>=1000000"),
+            said.contains("have no common rate or time; name one test: test 1.bps>=1000000"),
             "{said}"
         );
         assert!(plan.judges(&"test 1.bps>=1m".parse().unwrap()).is_ok());

@@ -147,36 +147,53 @@ impl Lateness {
     /// Description of the lateness, for the end of a sentence.
     #[must_use]
     pub fn account(&self) -> String {
-        let mut parts = Vec::new();
-        let mut say = |n: u64, what: &str, text: &str| {
-            let many = if n == 1 || what.is_empty() { "" } else { "s" };
-            if n > 0 {
-                parts.push(format!("{n} {what}{many}{text}"));
-            }
+        let (longest, total) = (millis(self.largest_gap_ns), millis(self.stalled_ns));
+        let mut parts = match self.stalls {
+            0 => Vec::new(),
+            1 => vec![format!("1 stall of {longest}")],
+            n => vec![format!(
+                "{} stalls, {total} total, longest {longest}",
+                grouped(n)
+            )],
         };
-        say(self.late_departures, "departure", " made up for at once");
-        say(self.missed_departures, "", "given up");
-        say(self.late_reads, "frame", " read late");
-        say(
-            self.dropped_reads,
-            "frame",
-            " that found no room in its receive rings",
-        );
-        let mut text = match self.stalls {
-            0 => "it did not read in time".to_owned(),
-            1 => format!("away once, for {}", millis(self.largest_gap_ns)),
-            n => format!(
-                "away {n} times, {} in all and {} at most",
-                millis(self.stalled_ns),
-                millis(self.largest_gap_ns)
+        for (n, one, many) in [
+            (
+                self.late_departures,
+                "departure late in a burst",
+                "departures late in bursts",
             ),
-        };
-        if !parts.is_empty() {
-            text.push_str(", ");
-            text.push_str(&parts.join(", "));
+            (self.missed_departures, "never sent", "never sent"),
+            (self.late_reads, "frame read late", "frames read late"),
+            (
+                self.dropped_reads,
+                "frame dropped by full receive rings",
+                "frames dropped by full receive rings",
+            ),
+        ] {
+            match n {
+                0 => {}
+                1 => parts.push(format!("1 {one}")),
+                n => parts.push(format!("{} {many}", grouped(n))),
+            }
         }
-        text
+        match parts.is_empty() {
+            true => "late reads".to_owned(),
+            false => parts.join(", "),
+        }
     }
+}
+
+/// Returns a number with a comma between groups of three digits.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let first = (digits.len() + 2) % 3 + 1;
+    let (mut text, mut rest) = (digits[..first].to_owned(), &digits[first..]);
+    while !rest.is_empty() {
+        text.push(',');
+        text.push_str(&rest[..3]);
+        rest = &rest[3..];
+    }
+    text
 }
 
 fn millis(ns: u64) -> String {
@@ -276,12 +293,13 @@ pub fn judge_lateness(lateness: &Lateness, charge: &Charge) -> Option<String> {
     };
     let why = match *charge {
         Charge::Frames { bad, borne } => excused(bad, borne, lateness.frames_at_risk())
-            .then(|| format!("that may have cost all {bad} frames that are missing")),
+            .then(|| format!("this can explain all {} lost frames", grouped(bad))),
         Charge::Connections { bad, borne } => {
             let excuse = lateness
                 .frames_at_risk()
                 .saturating_add(lateness.exposed_connections);
-            excused(bad, borne, excuse).then(|| format!("that may be why all {bad} of them failed"))
+            excused(bad, borne, excuse)
+                .then(|| format!("this can explain all {} failures", grouped(bad)))
         }
         Charge::Time {
             measured_ns,
@@ -290,7 +308,7 @@ pub fn judge_lateness(lateness: &Lateness, charge: &Charge) -> Option<String> {
             let late = lateness.stalls > 0
                 && measured_ns > limit_ns
                 && measured_ns - lateness.largest_gap_ns as f64 <= limit_ns;
-            late.then(|| format!("that may be why it took {:.1} us", measured_ns / 1e3))
+            late.then(|| format!("this can explain a time of {:.1} us", measured_ns / 1e3))
         }
         Charge::Rate {
             measured,
@@ -303,7 +321,7 @@ pub fn judge_lateness(lateness: &Lateness, charge: &Charge) -> Option<String> {
             let late = stalled > 0 && measured < limit && measured >= limit * (1.0 - share);
             late.then(|| {
                 format!(
-                    "that is {:.1} % of the time, for which the rate may be lower",
+                    "stalls took {:.1} % of the time and can explain the lower rate",
                     share * 100.0
                 )
             })
@@ -311,8 +329,13 @@ pub fn judge_lateness(lateness: &Lateness, charge: &Charge) -> Option<String> {
         Charge::Load { intended, offered } => {
             let unsent = intended.saturating_sub(offered);
             let missed = lateness.missed_departures.min(unsent);
-            (missed > 0 && missed as f64 > intended as f64 * MISSED)
-                .then(|| format!("{missed} of {intended} that were asked for were not sent for it"))
+            (missed > 0 && missed as f64 > intended as f64 * MISSED).then(|| {
+                format!(
+                    "{} of {} intended were not sent",
+                    grouped(missed),
+                    grouped(intended)
+                )
+            })
         }
     };
     why.map(|why| format!("{WAS_LATE} ({}): {why}", lateness.account()))
@@ -428,7 +451,9 @@ mod tests {
         let lost = |bad, borne| Charge::Frames { bad, borne };
         let reason = judge_lateness(&late(480), &lost(480, 0.0)).unwrap();
         assert!(
-            reason.starts_with("the tester was late (away once, for 80 ms, 480 departures"),
+            reason.starts_with(
+                "the tester was late (1 stall of 80 ms, 480 departures late in bursts)"
+            ),
             "{reason}"
         );
         // One more than that is attributed to the device.

@@ -65,10 +65,10 @@ impl Limiter {
             Self::Plan => "the plan",
             Self::Rate => "the rate",
             Self::Connections => "connections",
-            Self::Answers => "the answers",
-            Self::Sender => "whoever sends",
+            Self::Answers => "closed loop",
+            Self::Sender => "the sender",
             Self::Tester => "the tester",
-            Self::PerhapsTester => "the tester, perhaps",
+            Self::PerhapsTester => "possibly the tester",
             Self::Link => "the link",
             Self::SendingInterface => "the sending interface",
             Self::Interface => "the interface",
@@ -78,7 +78,7 @@ impl Limiter {
             Self::Server => "the server",
             Self::Time => "time",
             Self::Ended(who) => who,
-            Self::Fault => "a fault",
+            Self::Fault => "an error",
             Self::Undetermined => "not determined",
         }
     }

@@ -74,7 +74,7 @@ pub fn is_for_tests(address: IpAddr) -> bool {
 }
 
 /// Text after the address in an error.
-pub const OUTSIDE: &str = "is outside the benchmark and private ranges (198.18.0.0/15, 2001:2::/48, RFC 1918, ULA); give --i-own-this-network (i_own_this_network = true) if you do";
+pub const OUTSIDE: &str = "is outside the benchmark and private ranges (198.18.0.0/15, 2001:2::/48, RFC 1918, ULA); use --i-own-this-network (i_own_this_network = true) if you own this network";
 
 /// Ranges that tests may use without confirmation.
 pub fn free_ranges() -> impl Iterator<Item = (IpAddr, u8)> {

@@ -29,7 +29,7 @@ impl Schema<'_> {
     fn check(&self, value: &Value, schema: &Value, place: &str) -> Result<(), String> {
         if let Some(path) = schema["$ref"].as_str() {
             let part = self.0.pointer(path.trim_start_matches('#'));
-            let part = part.ok_or_else(|| format!("{place}: there is no {path}"))?;
+            let part = part.ok_or_else(|| format!("{place}: the schema has no {path}"))?;
             return self.check(value, part, place);
         }
         for several in ["anyOf", "oneOf"] {
@@ -46,7 +46,7 @@ impl Schema<'_> {
         }
         let known = |list: &Value| list.as_array().is_none_or(|list| list.contains(value));
         if !known(&schema["enum"]) || schema.get("const").is_some_and(|only| only != value) {
-            return Err(format!("{place}: {value} is none of the words"));
+            return Err(format!("{place}: {value} is not an allowed value"));
         }
         if !is_of_type(value, &schema["type"]) {
             return Err(format!(
@@ -76,7 +76,7 @@ impl Schema<'_> {
         let required = schema["required"].as_array().into_iter().flatten();
         for key in required.filter_map(Value::as_str) {
             if !fields.contains_key(key) {
-                return Err(format!("{place}: {key} is missing"));
+                return Err(format!("{place}: missing key {key}"));
             }
         }
         // Maps have arbitrary keys.
@@ -89,7 +89,7 @@ impl Schema<'_> {
             match schema["properties"].get(key) {
                 Some(known) => self.check(value, known, &place)?,
                 None if others.is_object() => self.check(value, others, &place)?,
-                None => return Err(format!("{place} is not in the schema")),
+                None => return Err(format!("{place}: unknown key")),
             }
         }
         Ok(())
@@ -147,15 +147,11 @@ mod tests {
         for (path, value, said) in [
             ("/elapsed_ns", json!(-1), "elapsed_ns"),
             ("/elapsed_ns", json!("1"), "not of type"),
-            ("/verdict", json!("maybe"), "none of the words"),
+            ("/verdict", json!("maybe"), "not an allowed value"),
             ("/totals/lost_frames", json!(0.5), "totals.lost_frames"),
-            (
-                "/plan",
-                json!({"speed": 1}),
-                "plan.speed is not in the schema",
-            ),
+            ("/plan", json!({"speed": 1}), "plan.speed: unknown key"),
             ("/warnings", json!([1]), "warnings[]"),
-            ("/latency_ns", json!({}), "samples is missing"),
+            ("/latency_ns", json!({}), "missing key samples"),
         ] {
             let mut wrong = report.clone();
             *wrong.pointer_mut(path).unwrap() = value;

@@ -262,7 +262,7 @@ impl Plan {
         for port in &self.ports {
             let users: Vec<JobKind> = self.users(port).collect();
             if port.locator.driver == Some(Driver::Live) && !self.is_for_live(port, &users) {
-                let what = "the live driver sends and accounts for the streams of one traffic job, also beside loads, or sends for devices, and serves nobody else; leave the driver open, or take xdp: or packet:";
+                let what = "the live driver supports one traffic job (with or without loads) or devices; remove live:, or use xdp: or packet:";
                 found.problem(format!("port {}", port.name), what);
             }
             if self.parties(port) < 2 {
@@ -271,20 +271,20 @@ impl Plan {
             let place = format!("port {}", port.name);
             let two = match users[..] {
                 [first, second, ..] => format!("{} and {}", first.name(), second.name()),
-                [only] => format!("several jobs of {}", only.name()),
+                [only] => format!("several {} jobs", only.name()),
                 [] => continue,
             };
             if !port.locator.is_interface() {
-                let what = format!("it is used by {two}; a memory or file port has one user");
+                let what = format!("{two} use this port; a memory or file port supports one job");
                 found.problem(&place, what);
             }
             if port.locator.driver == Some(Driver::Xdp) && !self.leaves_the_rest(port) {
                 let what = match self.onlooker(port) {
                     Some(who) => format!(
-                        "it is used by {two}, and {who} does not see what the xdp driver takes; leave the driver open, or take packet:"
+                        "{two} use this port, and {who} does not get the frames that the xdp driver receives; remove xdp:, or use packet:"
                     ),
                     None => format!(
-                        "it is used by {two}, and the xdp driver hands frames to one only; leave the driver open, or take packet:"
+                        "{two} use this port, and the xdp driver supports one; remove xdp:, or use packet:"
                     ),
                 };
                 found.problem(&place, what);
@@ -292,7 +292,7 @@ impl Plan {
             let devices = users.contains(&JobKind::Devices);
             if devices && port.way == SendWay::Receive {
                 let what = format!(
-                    "it is used by {two}, and frames of its devices go inwards; take a port for each"
+                    "{two} use this port, and its devices send into the receive side (way = \"receive\"); use a port for each"
                 );
                 found.problem(&place, what);
             }
@@ -309,7 +309,7 @@ impl Plan {
             for (other_name, other) in &loads[..i] {
                 if load.apart_from_load(other).is_none() {
                     let what = format!(
-                        "frames for {other_name} and {name} cannot be told apart; give them other server ports, addresses, VLANs or transports, or a port for each"
+                        "frames of {other_name} and {name} cannot be distinguished; use different server ports, addresses, VLANs or transports, or a port for each"
                     );
                     found.problem(&place, what);
                 }
@@ -319,18 +319,18 @@ impl Plan {
         for (number, job, stream) in self.streams_into(&port.name) {
             for (name, load) in &loads {
                 let what = if load.apart_from_stream(&stream).is_none() {
-                    "may have the ports of"
+                    "can have the same TCP or UDP ports as frames of"
                 } else if !stream.is_tagged() && !stream.is_plain() {
-                    "have no tag and cannot be told from those of"
+                    "have no tag and cannot be distinguished from frames of"
                 } else {
                     continue;
                 };
                 let advice = match stream.is_tagged() {
-                    true => "take other ports",
-                    false => "tag them, take other ports",
+                    true => "use other TCP or UDP ports",
+                    false => "tag them, use other TCP or UDP ports",
                 };
                 let what = format!(
-                    "frames of traffic job {} ({:?}) {what} {name}; {advice}, or a port for each",
+                    "frames of traffic job {} ({:?}) {what} {name}; {advice}, or a [[port]] for each",
                     number + 1,
                     job.name
                 );
@@ -351,7 +351,7 @@ impl Plan {
         let like = streams.find(|(_, _, s)| s.tag == TagKind::Pktgen && s.is_tagged());
         if let Some((number, job, _)) = like {
             let what = format!(
-                "frames of traffic job {} ({:?}) have the same header as the packets that its watch counts; take tag = \"wirebench\", or a port for each",
+                "frames of traffic job {} ({:?}) have the same header as the packets that the watch counts; use tag = \"wirebench\", or a [[port]] for each",
                 number + 1,
                 job.name
             );
@@ -445,7 +445,8 @@ mod tests {
             s.dport = Some(PortRange::single(80));
         });
         assert!(
-            same.contains("traffic job 1") && same.contains("may have the ports of load 2"),
+            same.contains("traffic job 1")
+                && same.contains("can have the same TCP or UDP ports as frames of load 2"),
             "{same}"
         );
         // Ports that vary may become the ports of the load.
@@ -453,7 +454,7 @@ mod tests {
             s.proto = Proto::Tcp;
             s.vary = vec!["dport=inc:1-100".parse().unwrap()];
         });
-        assert!(changing.contains("the ports of load 2"), "{changing}");
+        assert!(changing.contains("ports as frames of load 2"), "{changing}");
         for unlike in [
             |s: &mut Stream| s.proto = Proto::Icmp,
             |s: &mut Stream| s.vary = vec!["dport=inc:1-100".parse().unwrap()],
@@ -538,7 +539,7 @@ mod tests {
 
         let mut memory = mix(Stream::default());
         memory.ports[1].locator = "memory:b".parse().unwrap();
-        assert!(problems(&memory).contains("has one user"), "{memory:?}");
+        assert!(problems(&memory).contains("supports one job"), "{memory:?}");
 
         let mut inwards = mix(Stream::default());
         inwards.devices.push(crate::device::DeviceJob {
@@ -548,7 +549,7 @@ mod tests {
         assert_eq!(problems(&inwards), "");
         inwards.ports[0].way = SendWay::Receive;
         let refused = problems(&inwards);
-        assert!(refused.contains("go inwards"), "{refused}");
+        assert!(refused.contains("send into the receive side"), "{refused}");
     }
 
     #[test]
@@ -615,7 +616,7 @@ mod tests {
             l.servers = vec!["198.18.1.2".parse().unwrap()];
             l.clients = vec!["198.19.1.2".parse().unwrap()];
         }));
-        assert!(same.contains("cannot be told apart"), "{same}");
+        assert!(same.contains("cannot be distinguished"), "{same}");
     }
 
     #[test]
@@ -627,7 +628,7 @@ mod tests {
         });
         assert_eq!(problems(&plan), "");
         plan.traffic[0].streams[0].tag = TagKind::Pktgen;
-        assert!(problems(&plan).contains("its watch counts"));
+        assert!(problems(&plan).contains("the watch counts"));
     }
 
     #[test]
@@ -640,7 +641,10 @@ mod tests {
             ..CaptureJob::default()
         });
         let refused = problems(&plan);
-        assert!(refused.contains("a capture does not see"), "{refused}");
+        assert!(
+            refused.contains("a capture does not get the frames"),
+            "{refused}"
+        );
         plan.captures.clear();
         plan.watches.push(crate::device::WatchJob {
             port: "b".to_owned(),

@@ -145,11 +145,11 @@ impl Plan {
         self.check_names(&mut found);
         rules! { found:
             self.kinds().next().is_none() =>
-                "plan", "there is nothing to do; add a [[traffic]] job";
+                "plan", "the plan has no job; add one, such as [[traffic]]";
             !self.sockets.is_empty() && self.socket_server.is_some() =>
-                "plan", "it is client and server; make two plans of it";
+                "plan", "[[socket]] and [socket_server] exclude each other; use two plans";
             self.lb().is_some() && (!self.ports.is_empty() || self.trial().kinds().next().is_some()) =>
-                "plan", "a benchmark makes its own ports and jobs; take out the others";
+                "plan", "a benchmark creates its ports and jobs; remove [[port]] and all jobs";
         }
         if let Some(plan) = self.lb() {
             plan.check(self.i_own_this_network, &mut found);
@@ -167,7 +167,7 @@ impl Plan {
         self.check_captures(&mut found);
         rules! { found:
             !(Span::from_millis(100)..=Span::from_secs(60)).contains(&self.interval) =>
-                "interval", "{} is not between 100ms and 1m", self.interval;
+                "interval", "must be between 100ms and 1m, got {}", self.interval;
         }
         for (i, job) in self.traffic.iter().enumerate() {
             let place = if self.traffic.len() == 1 {
@@ -187,13 +187,13 @@ impl Plan {
             })
             .sum();
         rules! { found:
-            total > u64::from(MAX_FLOWS) => "plan", "{total} flows in all; at most {MAX_FLOWS} are allowed";
+            total > u64::from(MAX_FLOWS) => "plan", "the streams have {total} flows together; at most {MAX_FLOWS} are allowed";
             self.first_flow.is_some() && self.traffic.is_empty() =>
-                "first_flow", "only streams have flows with numbers, and this plan has none";
+                "first_flow", "needs a [[traffic]] job with streams; only their flows are numbered";
             self.first_flow.is_some() && self.procedure.is_some() =>
-                "first_flow", "each trial of a benchmark has its own";
+                "first_flow", "cannot be set in a benchmark; each trial has its first flow";
             self.first_flow.is_some_and(|first| u64::from(first) + total.max(1) > u64::from(PAST_LAST_FLOW)) =>
-                "first_flow", "{total} flows from it on go beyond the last number, {}", PAST_LAST_FLOW - 1;
+                "first_flow", "too high for {total} flows: the highest flow number is {}", PAST_LAST_FLOW - 1;
         }
         if found.problems.is_empty() {
             Ok(found.warnings)
@@ -246,7 +246,7 @@ impl Plan {
         for (place, name) in names.filter(|(_, name)| name.contains(char::is_control)) {
             found.problem(
                 place,
-                format!("the name {name:?} holds a control character; take letters, digits, spaces and signs"),
+                format!("the name {name:?} has a control character; use letters, digits, spaces and punctuation"),
             );
         }
     }
@@ -256,19 +256,19 @@ impl Plan {
         for port in &self.ports {
             let place = format!("port {}", port.name);
             if port.name.is_empty() {
-                found.problem("port", "every port needs a name");
+                found.problem("port", "missing name");
             } else if !names.insert(port.name.as_str()) {
-                found.problem(&place, "two ports have this name");
+                found.problem(&place, "duplicate name");
             }
             // Frames with different send paths may leave through the same interface.
             let way = (port.locator.place(), port.way as u8, port.priority);
             rules! { found:
                 port.locator.is_interface() && !places.insert(way) =>
-                    &place, "{} is already another port of this plan", port.locator.place();
+                    &place, "another port of this plan has the same interface, {}", port.locator.place();
                 !(1..=64).contains(&port.workers) =>
-                    &place, "{} workers; 1 to 64 are allowed", port.workers;
+                    &place, "workers must be between 1 and 64, got {}", port.workers;
                 !port.cpus.is_empty() && port.cpus.len() != port.workers as usize =>
-                    &place, "{} CPUs for {} workers; name one for each", port.cpus.len(), port.workers;
+                    &place, "{} CPUs for {} workers; give one CPU per worker", port.cpus.len(), port.workers;
             }
         }
     }
@@ -283,13 +283,13 @@ impl Plan {
                 if !block.is_power_of_two() || block < 4096 {
                     found.problem(
                         &place,
-                        format!("block_bytes is {block}; a power of two from 4096 on"),
+                        format!("block_bytes must be a power of two, at least 4096, got {block}"),
                     );
                 } else if port.ring_bytes != 0 && block > port.ring_bytes / 2 {
                     found.problem(
                         &place,
                         format!(
-                            "block_bytes is {block}; at most half of ring_bytes, which is {}",
+                            "block_bytes must be at most half of ring_bytes: got {block} of {}",
                             port.ring_bytes
                         ),
                     );
@@ -298,12 +298,12 @@ impl Plan {
             for (key, slots) in [("xdp_ring", port.xdp_ring), ("xdp_fill", port.xdp_fill)] {
                 rules! { found:
                     slots != 0 && (!slots.is_power_of_two() || !RING.contains(&slots)) =>
-                        &place, "{key} is {slots}; a power of two from {} to {}", RING.start(), RING.end();
+                        &place, "{key} must be a power of two between {} and {}, got {slots}", RING.start(), RING.end();
                 }
             }
             rules! { found:
                 ![0, 2048, 4096].contains(&port.xdp_chunk) =>
-                    &place, "xdp_chunk is {}; 2048 or 4096", port.xdp_chunk;
+                    &place, "xdp_chunk must be 2048 or 4096, got {}", port.xdp_chunk;
             }
             let by_xdp = port.locator.driver == Some(crate::Driver::Xdp);
             let for_xdp = !port.queues.is_empty()
@@ -313,11 +313,11 @@ impl Plan {
             rules! { found:
                 for_xdp && !by_xdp =>
                     &place,
-                    "queues, xdp_ring, xdp_fill and xdp_chunk are for ports opened by xdp";
-                block != 0 && by_xdp => &place, "block_bytes is not for ports opened by xdp";
+                    "queues, xdp_ring, xdp_fill and xdp_chunk need the xdp driver; write the locator as xdp:IF";
+                block != 0 && by_xdp => &place, "block_bytes does not apply to the xdp driver; use xdp_ring";
                 (1..port.queues.len()).any(|i| port.queues[..i].contains(&port.queues[i])) =>
-                    &place, "a receive queue is named twice";
-                port.queues.len() > 64 => &place, "more than 64 receive queues";
+                    &place, "duplicate receive queue";
+                port.queues.len() > 64 => &place, "at most 64 receive queues are allowed, got {}", port.queues.len();
             }
         }
     }
@@ -347,67 +347,67 @@ impl Plan {
             };
             rules! { found:
                 !job.name.is_empty() && others.iter().any(|other| other.name == job.name) =>
-                    "capture", "two are named {:?}", job.name;
+                    "capture", "two captures have the name {:?}", job.name;
                 path(job).is_some() && others.iter().any(|other| path(other) == path(job)) =>
-                    "capture", "two write to {:?}", path(job).unwrap_or_default();
+                    "capture", "two captures write to {:?}", path(job).unwrap_or_default();
                 several && job.user.is_some() =>
-                    "capture", "user is that of the whole process; with several captures start it as that user";
+                    "capture", "user applies to the whole process and cannot be set with several captures; start wirebench as that user";
             }
-            rules! { found: job.ports.is_empty() => "capture", "it names no port"; }
+            rules! { found: job.ports.is_empty() => "capture", "ports is empty; give at least one port"; }
             // These frames bypass the queueing disciplines and therefore the taps.
             if let Some(port) = job.ports.iter().find(|port| self.sends_at(port))
                 && job.direction != Direction::In
             {
                 found.warnings.push(format!(
-                    "a capture does not see the frames that jobs of this plan send at {port}: they go to the driver past the taps; capture where they arrive"
+                    "the capture does not include frames that this plan sends at {port}: they bypass the kernel's taps; capture at the receiving port"
                 ));
             }
             for (i, name) in job.ports.iter().enumerate() {
                 rules! { found:
-                    !self.ports.iter().any(|p| p.name == *name) => "capture", "no port is named {name:?}";
-                    job.ports[..i].contains(name) => "capture", "port {name:?} is named twice";
+                    !self.ports.iter().any(|p| p.name == *name) => "capture", "unknown port {name:?}";
+                    job.ports[..i].contains(name) => "capture", "duplicate port {name:?}";
                 }
             }
             rules! { found:
                 !(1..=262_144).contains(&job.snap_len) =>
-                    "capture", "snap_len is {}; 1 to 262144 are allowed", job.snap_len;
-                job.count == Some(0) => "capture", "count is 0; at least 1 frame";
-                job.duration.is_some_and(|d| d == Span::default()) => "capture", "duration is 0";
+                    "capture", "snap_len must be between 1 and 262144, got {}", job.snap_len;
+                job.count == Some(0) => "capture", "count must be at least 1, got 0";
+                job.duration.is_some_and(|d| d == Span::default()) => "capture", "duration must be above 0";
                 !(Span::from_millis(1)..=Span::from_secs(1)).contains(&job.block_timeout) =>
-                    "capture", "block_timeout is {}; 1ms to 1s are allowed", job.block_timeout;
+                    "capture", "block_timeout must be between 1ms and 1s, got {}", job.block_timeout;
                 job.user.is_some() && (job.offloads_off || job.realtime) =>
                     "capture",
-                    "user gives up the privileges that offloads_off and realtime need later";
+                    "user and offloads_off or realtime exclude each other: that user has no privileges to restore the settings";
             }
             let Some(output) = &job.output else { continue };
             rules! { found:
-                output.path.is_empty() => "capture", "output.path is empty; - is standard output";
+                output.path.is_empty() => "capture", "output.path is empty; give a path, or - for standard output";
                 !output.buffer_bytes.is_power_of_two()
                     || !(64 << 10..=16 << 20).contains(&output.buffer_bytes) =>
-                    "capture", "output.buffer_bytes is {}; a power of two from 64 KiB to 16 MiB",
+                    "capture", "output.buffer_bytes must be a power of two between 64 KiB and 16 MiB, got {}",
                     output.buffer_bytes;
                 !(2..=4096).contains(&output.buffers) =>
-                    "capture", "output.buffers is {}; 2 to 4096 are allowed", output.buffers;
+                    "capture", "output.buffers must be between 2 and 4096, got {}", output.buffers;
             }
             let rotates =
                 output.rotate_bytes > 0 || output.rotate_frames > 0 || output.rotate_time.is_some();
             rules! { found:
-                output.path == "-" && rotates => "capture", "standard output cannot be a row of files";
+                output.path == "-" && rotates => "capture", "output.path - (standard output) cannot be rotated; give a file";
                 output.path == "-" && (output.part || output.command.is_some()) =>
                     "capture",
-                    "standard output is no file that gets a name or is given to a program";
+                    "output.path - (standard output) excludes part and command; give a file";
                 output.command.as_ref().is_some_and(String::is_empty) =>
-                    "capture", "output.command is empty; it is a program";
+                    "capture", "output.command is empty; give a program";
                 output.files > 0 && !rotates =>
                     "capture",
-                    "output.files needs a size, a time or a number of frames to begin the next file at";
+                    "output.files needs rotate_bytes, rotate_time or rotate_frames";
                 output.file_limit > 0 && !rotates =>
                     "capture",
-                    "output.file_limit needs a size, a time or a number of frames to begin the next file at";
+                    "output.file_limit needs rotate_bytes, rotate_time or rotate_frames";
                 output.rotate_aligned && output.rotate_time.is_none() =>
-                    "capture", "output.rotate_aligned is for rotate_time; there is none";
+                    "capture", "output.rotate_aligned needs rotate_time";
                 output.rotate_time.is_some_and(|t| t < Span::from_millis(1)) =>
-                    "capture", "output.rotate_time is below 1ms";
+                    "capture", "output.rotate_time must be at least 1ms";
             }
         }
     }
@@ -443,14 +443,14 @@ impl Plan {
             };
             found.within(&place, job.problems());
             let Some(port) = self.ports.iter().find(|p| p.name == job.port) else {
-                rules! { found: !job.port.is_empty() => &place, "no port is named {:?}", job.port; }
+                rules! { found: !job.port.is_empty() => &place, "unknown port {:?}", job.port; }
                 continue;
             };
             let answers = job.worker_answers.len();
             rules! { found:
                 answers != 0 && answers != port.workers as usize =>
                     &format!("{place}, worker_answers"),
-                    "{answers} answers for the {} workers of its port; one for each", port.workers;
+                    "{answers} answers for {} workers of the port; give one answer per worker", port.workers;
             }
         }
     }
@@ -460,12 +460,12 @@ impl Plan {
         for (i, device) in self.devices.iter().enumerate() {
             let place = format!("device {}", i + 1);
             rules! { found:
-                port(&device.port).is_none() => &place, "no port is named {:?}", device.port;
+                port(&device.port).is_none() => &place, "unknown port {:?}", device.port;
                 device.settings.name.is_empty() =>
-                    &place, "settings.name is empty; every device needs a name";
+                    &place, "settings.name is empty; give the device a name";
                 (1..DeviceConfig::SMALLEST).contains(&device.settings.min_size) =>
-                    &place, "settings.min_size is {}; at least {}, or 0 for the smallest",
-                    device.settings.min_size, DeviceConfig::SMALLEST;
+                    &place, "settings.min_size must be 0 (the smallest) or at least {}, got {}",
+                    DeviceConfig::SMALLEST, device.settings.min_size;
             }
             let settings = &device.settings;
             for (what, value, most) in [
@@ -478,19 +478,19 @@ impl Plan {
                 ),
             ] {
                 rules! { found:
-                    value > most => &place, "settings.{what}: {value}; at most {most} are allowed";
+                    value > most => &place, "settings.{what}: at most {most} are allowed, got {value}";
                 }
             }
         }
         for (i, watch) in self.watches.iter().enumerate() {
             let place = format!("watch {}", i + 1);
             rules! { found:
-                port(&watch.port).is_none() => &place, "no port is named {:?}", watch.port;
+                port(&watch.port).is_none() => &place, "unknown port {:?}", watch.port;
                 self.devices.iter().any(|d| d.port == watch.port) =>
-                    &place, "port {:?} sends; watch from another", watch.port;
+                    &place, "port {:?} is a sending port; watch at another port", watch.port;
                 self.watches[..i].iter().any(|w| w.port == watch.port) =>
-                    &place, "port {:?} is watched already", watch.port;
-                watch.duration.is_some_and(|d| d == Span::default()) => &place, "duration is 0";
+                    &place, "port {:?} has two watches", watch.port;
+                watch.duration.is_some_and(|d| d == Span::default()) => &place, "duration must be above 0";
             }
         }
     }
@@ -500,30 +500,27 @@ impl Plan {
             if let Some(name) = name
                 && !self.ports.iter().any(|p| p.name == *name)
             {
-                found.problem(
-                    format!("{place}, {end}"),
-                    format!("no port is named {name:?}"),
-                );
+                found.problem(format!("{place}, {end}"), format!("unknown port {name:?}"));
             }
         }
         match (&job.tx, &job.rx) {
-            (None, None) => found.problem(place, "a job needs tx, rx or both"),
+            (None, None) => found.problem(place, "missing tx or rx"),
             (Some(_), _) if job.streams.is_empty() => {
-                found.problem(place, "a sending job needs at least one stream")
+                found.problem(place, "a job with tx needs at least one stream")
             }
             (None, Some(_)) if !job.streams.is_empty() => {
-                found.problem(place, "a job that only receives has no streams; add tx");
+                found.problem(place, "streams need tx; add tx, or remove the streams");
             }
             _ => {}
         }
         rules! { found:
-            job.bidir && (job.tx.is_none() || job.rx.is_none()) => place, "bidir needs both tx and rx";
-            job.tx.is_some() && job.flows.is_some() => place, "flows of a job that sends belong to its streams";
-            job.flows.is_some_and(|n| !(1..=1 << 24).contains(&n)) => place, "flows is not 1 to 16777216";
-            job.tx.is_some() && job.count == Some(0) => place, "count is 0; at least 1 frame";
-            job.duration.is_some_and(|d| d == Span::default()) => place, "duration is 0";
-            !(0.01..=100.0).contains(&job.hold_load) => place, "hold_load is {}; 0.01 to 100", job.hold_load;
-            job.drain > Span::from_secs(60) => place, "drain is {}; at most 1m", job.drain;
+            job.bidir && (job.tx.is_none() || job.rx.is_none()) => place, "bidir needs tx and rx";
+            job.tx.is_some() && job.flows.is_some() => place, "flows and tx exclude each other; set flows in the streams";
+            job.flows.is_some_and(|n| !(1..=1 << 24).contains(&n)) => place, "flows must be between 1 and 16777216, got {}", job.flows.unwrap_or_default();
+            job.tx.is_some() && job.count == Some(0) => place, "count must be at least 1, got 0";
+            job.duration.is_some_and(|d| d == Span::default()) => place, "duration must be above 0";
+            !(0.01..=100.0).contains(&job.hold_load) => place, "hold_load must be between 0.01 and 100, got {}", job.hold_load;
+            job.drain > Span::from_secs(60) => place, "drain must be at most 1m, got {}", job.drain;
         }
         for (i, stream) in job.streams.iter().enumerate() {
             let place = if job.streams.len() == 1 {
@@ -545,11 +542,11 @@ fn check_stream(place: &str, stream: &Stream, found: &mut Findings) {
     if let (Some(src), Some(dst)) = (&stream.src, &stream.dst)
         && src.is_ipv6() != dst.is_ipv6()
     {
-        found.problem(place, "src and dst are of different IP families");
+        found.problem(place, "src and dst have different IP versions");
     }
     rules! { found:
-        stream.ipv6 && !stream.is_ipv6() => place, "IPv6 is asked for, but the addresses are IPv4";
-        stream.proto == Proto::Arp && stream.is_ipv6() => place, "ARP knows IPv4 addresses only";
+        stream.ipv6 && !stream.is_ipv6() => place, "ipv6 is set but the addresses are IPv4";
+        stream.proto == Proto::Arp && stream.is_ipv6() => place, "proto arp needs IPv4 addresses";
     }
     check_size(place, stream, found);
     check_rate(place, stream, found);
@@ -557,15 +554,14 @@ fn check_stream(place: &str, stream: &Stream, found: &mut Findings) {
         Some(flows) if !(1..=MAX_FLOWS).contains(&flows) => {
             found.problem(
                 at("flows"),
-                format!("{flows} is not between 1 and {MAX_FLOWS}"),
+                format!("must be between 1 and {MAX_FLOWS}, got {flows}"),
             );
         }
         Some(flows) if u128::from(flows) > stream.tuples() => {
             found.problem(
                 at("flows"),
                 format!(
-                    "{flows} flows, but the ranges give only {} different 5-tuples; widen --src, --dst, \
-                     --sport or --dport",
+                    "{flows} flows need as many 5-tuples, and the ranges have {}; widen --src, --dst, --sport or --dport",
                     stream.tuples()
                 ),
             );
@@ -573,22 +569,22 @@ fn check_stream(place: &str, stream: &Stream, found: &mut Findings) {
         _ => {}
     }
     rules! { found:
-        stream.vlan.len() > 4 => &at("vlan"), "{} tags; at most 4", stream.vlan.len();
-        stream.mpls.len() > 8 => &at("mpls"), "{} labels; at most 8", stream.mpls.len();
+        stream.vlan.len() > 4 => &at("vlan"), "at most 4 tags are allowed, got {}", stream.vlan.len();
+        stream.mpls.len() > 8 => &at("mpls"), "at most 8 labels are allowed, got {}", stream.mpls.len();
     }
     if let Some(label) = stream.mpls.iter().find(|l| **l > 0xf_ffff) {
         found.problem(
             at("mpls"),
-            format!("label {label} is not between 0 and 1048575"),
+            format!("labels must be between 0 and 1048575, got {label}"),
         );
     }
     rules! { found:
         !stream.ext.is_empty() && (!stream.is_ipv6() || matches!(stream.proto, Proto::Arp | Proto::Raw)) =>
-            &at("ext"), "extension headers are for IPv6; add ipv6 = true";
+            &at("ext"), "extension headers need IPv6; set ipv6 = true";
         stream.ext.iter().skip(1).any(|e| *e == Extension::HopByHop) =>
-            &at("ext"), "hop-by-hop is the first header or none (RFC 8200 section 4.1)";
-        (1..stream.ext.len()).any(|n| stream.ext[..n].contains(&stream.ext[n])) => &at("ext"), "each header once";
-        !stream.mpls.is_empty() && stream.proto == Proto::Arp => &at("mpls"), "ARP is not carried in MPLS";
+            &at("ext"), "hop-by-hop must be the first header (RFC 8200 section 4.1)";
+        (1..stream.ext.len()).any(|n| stream.ext[..n].contains(&stream.ext[n])) => &at("ext"), "duplicate header";
+        !stream.mpls.is_empty() && stream.proto == Proto::Arp => &at("mpls"), "proto arp and MPLS labels exclude each other";
     }
     for vary in &stream.vary {
         check_vary(place, stream, vary, found);
@@ -596,11 +592,11 @@ fn check_stream(place: &str, stream: &Stream, found: &mut Findings) {
     if let Some(speed) = stream.speed
         && (!speed.is_finite() || speed <= 0.0)
     {
-        found.problem(at("speed"), "must be above 0");
+        found.problem(at("speed"), format!("must be above 0, got {speed}"));
     }
     rules! { found:
         stream.speed.is_some() && stream.replay.is_none() =>
-            &at("speed"), "only a replay has a speed; give --rate";
+            &at("speed"), "speed needs a replay; use --rate";
     }
 }
 
@@ -622,26 +618,26 @@ fn check_vary(place: &str, stream: &Stream, vary: &Vary, found: &mut Findings) {
         }
     };
     if !exists {
-        found.problem(&at, "the stream's frames have no such field");
+        found.problem(&at, "the frames of the stream have no such field");
     } else if matches!(vary.field, Field::Src | Field::Dst) && vary.ipv6 != stream.is_ipv6() {
-        found.problem(&at, "the values are of the other IP family than the stream");
+        found.problem(&at, "the values and the stream have different IP versions");
     }
     if let Field::At { offset, width } = vary.field {
         let (first, last) = (u32::from(offset), u32::from(offset) + u32::from(width));
         let tag = stream.header_len()..stream.header_len() + stream.tag_len();
         rules! { found:
             first < tag.end && last > tag.start && stream.tag != TagKind::None =>
-                &at, "overwrites the test tag at bytes {} to {}", tag.start, tag.end - 1;
+                &at, "overwrites the test tag at bytes {} to {}; choose other bytes, or tag = \"none\"", tag.start, tag.end - 1;
         }
     }
-    rules! { found: stream.replay.is_some() => &at, "frames of a replay are sent as they are"; }
+    rules! { found: stream.replay.is_some() => &at, "vary and replay exclude each other; a replay sends frames unmodified"; }
 }
 
 fn check_size(place: &str, stream: &Stream, found: &mut Findings) {
     let least = stream.smallest_size();
     let name = match stream.tag {
         TagKind::None => "the headers",
-        _ => "headers and test tag",
+        _ => "the headers and the test tag",
     };
     match &stream.size {
         Some(SizeModel::Mix(list)) => {
@@ -652,7 +648,7 @@ fn check_size(place: &str, stream: &Stream, found: &mut Findings) {
                 .collect();
             if !small.is_empty() {
                 found.warnings.push(format!(
-                    "{place}: sizes {} of the mix are raised to {least}, the smallest in which {name} fit",
+                    "{place}: sizes {} of the mix were raised to {least}, the minimum for {name}",
                     small.join(", ")
                 ));
             }
@@ -660,7 +656,7 @@ fn check_size(place: &str, stream: &Stream, found: &mut Findings) {
         Some(model) if model.smallest() < least => found.problem(
             format!("{place}, size"),
             format!(
-                "{} bytes are too few for {name}; the smallest is {least}",
+                "{} bytes are too small for {name}; the minimum is {least}",
                 model.smallest()
             ),
         ),
@@ -675,7 +671,7 @@ fn check_rate(place: &str, stream: &Stream, found: &mut Findings) {
                 n == 0 || gap == Span::default() =>
                     &format!("{place}, burst"), "burst and gap must be above 0";
                 stream.rate != Rate::Max =>
-                    &format!("{place}, burst"), "burst and gap stand instead of a rate; give one of them";
+                    &format!("{place}, burst"), "burst and gap exclude a rate; remove one of them";
             }
         }
         (Some(_), None) => {
@@ -689,7 +685,7 @@ fn check_rate(place: &str, stream: &Stream, found: &mut Findings) {
     if let Some(fps) = stream.frames_per_second(None)
         && fps.as_f64() > 2e9
     {
-        found.problem(format!("{place}, rate"), "at most 2 gpps");
+        found.problem(format!("{place}, rate"), "must be at most 2gpps");
     }
 }
 
@@ -728,9 +724,9 @@ mod tests {
             refused.map_or_else(String::new, |error| error.to_string())
         };
         assert_eq!(said(true, &[HopByHop, Routing, Fragment, Destination]), "");
-        assert!(said(false, &[Routing]).contains("are for IPv6"));
-        assert!(said(true, &[Routing, HopByHop]).contains("the first header or none"));
-        assert!(said(true, &[Routing, Routing]).contains("each header once"));
+        assert!(said(false, &[Routing]).contains("need IPv6"));
+        assert!(said(true, &[Routing, HopByHop]).contains("must be the first header"));
+        assert!(said(true, &[Routing, Routing]).contains("duplicate header"));
     }
 
     #[test]
@@ -767,7 +763,7 @@ mod tests {
         });
         let problems = bad.validate().unwrap_err();
         assert_eq!(problems.0.len(), 3, "{problems}");
-        assert!(problems.to_string().contains("the smallest is 76"));
+        assert!(problems.to_string().contains("the minimum is 76"));
     }
 
     #[test]
@@ -873,18 +869,21 @@ mod tests {
         let mut same = plan("y.pcap", Direction::In);
         same.captures[1].name = "one".to_owned();
         let said = same.validate().unwrap_err().to_string();
-        assert!(said.contains("two are named \"one\""), "{said}");
+        assert!(
+            said.contains("two captures have the name \"one\""),
+            "{said}"
+        );
         for path in ["x.pcap", "./x.pcap", ".//x.pcap"] {
             let said = plan(path, Direction::In)
                 .validate()
                 .unwrap_err()
                 .to_string();
-            assert!(said.contains("two write to"), "{said}");
+            assert!(said.contains("two captures write to"), "{said}");
         }
         let warnings = |direction| plan("y.pcap", direction).validate().unwrap();
         assert!(warnings(Direction::In).is_empty());
         for direction in [Direction::Out, Direction::Inout] {
-            assert!(warnings(direction)[0].contains("past the taps"));
+            assert!(warnings(direction)[0].contains("bypass the kernel's taps"));
             // Captures do not see frames sent by loads, either.
             let mut load = plan("y.pcap", direction);
             load.traffic.clear();
@@ -895,7 +894,7 @@ mod tests {
                 ..crate::load::LoadJob::default()
             });
             let warned = load.validate().unwrap();
-            assert!(warned[0].contains("past the taps"), "{warned:?}");
+            assert!(warned[0].contains("bypass the kernel's taps"), "{warned:?}");
         }
     }
 }

@@ -251,7 +251,7 @@ impl FromStr for Vary {
 
     fn from_str(text: &str) -> Result<Self, ParseUnitError> {
         let error = |expected: String| ParseUnitError::new(text, expected);
-        let form = "a modifier FIELD=inc|dec|random:FIRST-LAST or FIELD=list:A,B,… with ,step=N and ,mask=0x… after it";
+        let form = "a modifier FIELD=inc|dec|random:FIRST-LAST or FIELD=list:A,B,… optionally followed by ,step=N and ,mask=0x…";
         let (field, rest) = text.split_once('=').ok_or_else(|| error(form.into()))?;
         let field: Field = field.trim().parse()?;
         let (word, rest) = rest.split_once(':').ok_or_else(|| error(form.into()))?;
@@ -271,7 +271,7 @@ impl FromStr for Vary {
         }
         let wrong = |v: &str| {
             error(format!(
-                "a modifier: {v:?} is no value or range LOW-HIGH of {field} (dec counts down from HIGH)"
+                "a modifier: expected a value or range LOW-HIGH of {field} (dec counts down from HIGH), got {v:?}"
             ))
         };
         let mut ipv6 = false;
@@ -369,7 +369,7 @@ impl fmt::Display for Vary {
 string_serde!(
     Vary,
     "Vary",
-    "a field modifier FIELD=inc|dec|random:FIRST-LAST or FIELD=list:A,B, with ,step=N and ,mask=0x.. after it",
+    "a field modifier FIELD=inc|dec|random:FIRST-LAST or FIELD=list:A,B, optionally followed by ,step=N and ,mask=0x..",
     "sport=inc:1000-2000"
 );
 

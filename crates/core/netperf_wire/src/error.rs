@@ -9,10 +9,10 @@ use crate::words::WordWriter;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadMessage {
     /// No generation has messages of this length.
-    #[error("control message of {0} bytes; 656 and, from old peers, 256 are allowed")]
+    #[error("control message must have 656 bytes (256 from old peers), got {0}")]
     Length(usize),
     /// A field has a harmful value.
-    #[error("control message: {field} is {value}; {allowed} is allowed")]
+    #[error("control message: {field} must be {allowed}, got {value}")]
     Field {
         /// Name of the field in netperf.
         field: &'static str,
@@ -55,7 +55,7 @@ impl Refusal {
     const fn from_code(code: i32) -> Self {
         match NonZeroI32::new(code) {
             Some(code) => Self(code),
-            None => panic!("zero means that all is well"),
+            None => panic!("code 0 means success"),
         }
     }
 

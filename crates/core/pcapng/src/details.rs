@@ -25,31 +25,31 @@ pub(crate) enum Detail {
 
 /// Each kind, its name, and true if it is kept when pcapng is written.
 const DETAILS: [(Detail, &str, bool); 18] = [
-    (Detail::InterfaceComment, "comments of interfaces", false),
-    (Detail::InterfaceAddress, "addresses of interfaces", false),
-    (Detail::InterfaceHardware, "hardware of interfaces", false),
-    (Detail::InterfaceZone, "time zones of interfaces", false),
+    (Detail::InterfaceComment, "interface comments", false),
+    (Detail::InterfaceAddress, "interface addresses", false),
+    (Detail::InterfaceHardware, "interface hardware", false),
+    (Detail::InterfaceZone, "interface time zones", false),
     (
         Detail::InterfaceSpeeds,
         "separate transmit and receive speeds",
         false,
     ),
-    (Detail::SecondComment, "further comments of packets", false),
-    (Detail::Hash, "hashes of packets", false),
-    (Detail::Verdict, "verdicts on packets", false),
+    (Detail::SecondComment, "additional packet comments", false),
+    (Detail::Hash, "packet hashes", false),
+    (Detail::Verdict, "packet verdicts", false),
     (Detail::Custom, "custom options", false),
     (Detail::Unknown, "unknown options", false),
     (
         Detail::InterfaceText,
-        "names and descriptions of interfaces",
+        "interface names and descriptions",
         true,
     ),
     (Detail::Filter, "capture filters", true),
-    (Detail::PacketComment, "comments of packets", true),
-    (Detail::PacketFlags, "flags of packets", true),
+    (Detail::PacketComment, "packet comments", true),
+    (Detail::PacketFlags, "packet flags", true),
     (Detail::DropCount, "drop counts", true),
-    (Detail::PacketNumber, "identifiers of packets", true),
-    (Detail::Queue, "queues of packets", true),
+    (Detail::PacketNumber, "packet identifiers", true),
+    (Detail::Queue, "packet queues", true),
     (Detail::Statistics, "statistics", true),
 ];
 

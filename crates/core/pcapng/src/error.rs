@@ -16,13 +16,13 @@ pub struct Error {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatProblem {
     /// The first four bytes belong to no known format.
-    #[error("neither pcap nor pcapng: the file begins with {0:02x?}")]
+    #[error("not a pcap or pcapng file: it begins with {0:02x?}")]
     UnknownFormat(Vec<u8>),
     /// The file ends inside its header.
     #[error("truncated file header")]
     TruncatedHeader,
     /// The file ends inside a record or block.
-    #[error("truncated: {what} needs {needed} bytes, {present} present")]
+    #[error("truncated: {what} needs {needed} bytes, {present} left")]
     Truncated {
         /// Name of the truncated part.
         what: &'static str,
@@ -32,7 +32,7 @@ pub enum FormatProblem {
         present: u64,
     },
     /// A frame larger than any capture program writes.
-    #[error("a frame of {len} bytes; at most {most} are possible, so the file is damaged here")]
+    #[error("damaged file: frame of {len} bytes (at most {most} are possible)")]
     TooLarge {
         /// Length according to the file, in bytes.
         len: u32,
@@ -42,8 +42,8 @@ pub enum FormatProblem {
     /// A block's length is not a multiple of four, is too small for the block or above [`MAX_BLOCK`], or differs from
     /// the length at its end.
     #[error(
-        "block of type {kind:#x} with wrong length {len}; a multiple of 4 that fits what the block holds, \
-         the same at both ends and at most {MAX_BLOCK}, is allowed, so the file is damaged here"
+        "damaged file: block of type {kind:#x} with invalid length {len} (a multiple of 4 up to {MAX_BLOCK} that \
+         fits the content, the same at both ends)"
     )]
     BlockLength {
         /// Type of the block.
@@ -52,10 +52,10 @@ pub enum FormatProblem {
         len: u32,
     },
     /// A section without a valid byte order.
-    #[error("section header with byte-order magic {0:02x?}; 1a2b3c4d is allowed, in either order")]
+    #[error("section header with invalid byte-order magic {0:02x?} (1a2b3c4d or 4d3c2b1a)")]
     ByteOrder([u8; 4]),
     /// A format version that is too new.
-    #[error("file format version {major}; {known} is known")]
+    #[error("unsupported file format version {major}; version {known} is supported")]
     Version {
         /// Major version of the file.
         major: u16,
@@ -63,7 +63,7 @@ pub enum FormatProblem {
         known: u16,
     },
     /// A packet of an interface that is not described in its section.
-    #[error("packet of interface {id}, but its section describes {known}")]
+    #[error("packet of interface {id}, but the section describes {known} interfaces")]
     UnknownInterface {
         /// Interface number in the packet.
         id: u32,
@@ -72,8 +72,7 @@ pub enum FormatProblem {
     },
     /// Too many interfaces, or too long texts about them.
     #[error(
-        "{0} interfaces described so far; all descriptions may take {MAX_METADATA} bytes of memory, \
-         so the file is damaged or hostile"
+        "damaged or hostile file: the descriptions of {0} interfaces exceed {MAX_METADATA} bytes of memory"
     )]
     TooMuchMetadata(usize),
 }
@@ -95,15 +94,15 @@ impl Warnings {
     pub fn lines(&self) -> impl Iterator<Item = String> {
         [
             (
-                "frames of which more was captured than they had",
+                "frames with a captured length above their original length",
                 self.captured_over_original,
             ),
             (
-                "stamps with a fraction of one second or more",
+                "timestamps with an invalid fraction (one second or more)",
                 self.odd_stamps,
             ),
             (
-                "blocks with options that make no sense, which were passed over",
+                "blocks with invalid options, which were skipped",
                 self.odd_blocks,
             ),
         ]

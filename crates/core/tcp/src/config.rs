@@ -251,7 +251,7 @@ pub struct Retransmission {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// Value out of range.
-    #[error("{name} is {value}; allowed are {low} to {high}")]
+    #[error("{name} must be between {low} and {high}, got {value}")]
     Range {
         /// Name of the setting.
         name: &'static str,
@@ -266,13 +266,15 @@ pub enum ConfigError {
     #[error("a client needs the MAC address of its gateway")]
     NoGateway,
     /// Client and server addresses of different families.
-    #[error("client and server addresses must be of one family; use a machine for each")]
+    #[error(
+        "client and server addresses must have the same IP version; use one machine per version"
+    )]
     MixedFamilies,
     /// A server without addresses.
     #[error("a server needs at least one address")]
     NoAddress,
     /// A UDP message that does not fit one datagram.
-    #[error("a UDP message of {len} bytes does not fit a datagram; allowed are 0 to {most}")]
+    #[error("UDP messages must have at most {most} bytes, got {len}")]
     LongDatagram {
         /// Length of the message in bytes.
         len: u32,
@@ -416,16 +418,21 @@ impl Config {
         range("mss", self.mss.into(), 1, 8960)?;
         range("window scale", self.window_scale.into(), 0, 14)?;
         range("initial window", self.initial_window.into(), 1, 1 << 14)?;
-        range("most in flight", self.most_in_flight.into(), 1, 1 << 14)?;
+        range("maximum in flight", self.most_in_flight.into(), 1, 1 << 14)?;
         range(
             "retransmission time",
             self.retransmission.after,
             MS / 1000,
             u64::MAX / 256,
         )?;
-        range("most open connections", self.most_open.into(), 1, 1 << 30)?;
+        range(
+            "maximum open connections",
+            self.most_open.into(),
+            1,
+            1 << 30,
+        )?;
         let half_open = self.most_half_open.into();
-        range("most half-open connections", half_open, 1, 1 << 30)?;
+        range("maximum half-open connections", half_open, 1, 1 << 30)?;
         if let Some(tunnel) = &self.tunnel {
             range("vni", tunnel.vni.into(), 1, 0xff_ffff)?;
         }

@@ -56,7 +56,7 @@ impl fmt::Display for MacAddr {
 
 /// Error for a text that is not an Ethernet address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a MAC address; write six bytes in hex like 02:00:00:00:00:01")]
+#[error("`{0}` is not a MAC address; use six bytes in hexadecimal, such as 02:00:00:00:00:01")]
 pub struct ParseMacError(String);
 
 impl FromStr for MacAddr {

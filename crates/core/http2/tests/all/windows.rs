@@ -65,7 +65,7 @@ fn trailers_are_not_taken_for_the_head_that_they_equal() {
     let flags = flag::END_HEADERS | flag::END_STREAM;
     frame::write(kind::HEADERS, flags, 1, &[0x88], &mut came);
     let step = connection.read(&mut decoder, &mut &came[..], &mut out, &mut Nothing);
-    let why = FailureReason::Malformed("a pseudo header is where none may be");
+    let why = FailureReason::Malformed("misplaced pseudo-header");
     assert_eq!(step, Ok(Http2Step::Failed { of: (), why }));
 }
 

@@ -121,22 +121,25 @@ fn an_answer_to_head_and_those_without_body_may_name_its_length() {
 #[test]
 fn what_is_wrong_with_one_answer_is_its_own() {
     for (stream, wanted) in [
-        (Vec::new(), "ends before its head"),
-        (head(&[(":status", "103")]), "ends before its head"),
+        (Vec::new(), "stream ended before HEADERS"),
+        (head(&[(":status", "103")]), "stream ended before HEADERS"),
         ([head(&OK), body(b"hell")].concat(), "shorter"),
         ([head(&OK), body(b"hello!")].concat(), "longer"),
         ([head(&OK), body(b"hello"), body(b"!")].concat(), "longer"),
-        (head(&[("a", "b")]), "no status"),
-        (head(&[(":status", "101")]), "another protocol"),
-        (head(&[(":status", "2000")]), "no number"),
-        (head(&[(":status", "200"), ("X", "b")]), "name of a header"),
+        (head(&[("a", "b")]), "missing :status"),
+        (head(&[(":status", "101")]), "status 101"),
+        (head(&[(":status", "2000")]), "not a number"),
+        (
+            head(&[(":status", "200"), ("X", "b")]),
+            "invalid header name",
+        ),
         (
             head(&[(":status", "200"), ("connection", "close")]),
-            "only HTTP/1.1",
+            "HTTP/1.1 only",
         ),
         (
             [head(&OK), head(&[(":status", "200")])].concat(),
-            "pseudo header",
+            "pseudo-header",
         ),
     ] {
         for piece in [1, 2, 7, 1000] {

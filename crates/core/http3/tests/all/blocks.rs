@@ -42,7 +42,7 @@ fn the_examples_of_rfc_9204_appendix_b() {
     assert_eq!(block(&[(":path", "/index.html")]), first);
     // All others refer to a dynamic table, which is not available here.
     for dynamic in ["0381 10 11", "050080 c181", "038010 11", "0500 8081"] {
-        let wrong = BlockError::Block("a header block refers to a table that has no room");
+        let wrong = BlockError::Block("header block refers to the empty dynamic table");
         assert_eq!(fields(&hex(dynamic)), Err(wrong), "{dynamic}");
     }
 }

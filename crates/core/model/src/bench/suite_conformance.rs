@@ -73,7 +73,7 @@ impl SuitePlan {
         let recovery = makes(&[SuiteTest::Recovery]);
         let (own, due) = (&self.recovery, &standard.recovery);
         shorter(recovery, "overloads of", own.overload, due.overload);
-        shorter(recovery, "half of them for", own.half, due.half);
+        shorter(recovery, "half load for", own.half, due.half);
         let mut fewer = |concerns: bool, what: &str, own: u32, due: u32| {
             if concerns && own < due {
                 found.push(format!("{own} {what}, not {due}"));
@@ -84,7 +84,7 @@ impl SuitePlan {
         let b2b = makes(&[SuiteTest::B2b]);
         fewer(
             b2b,
-            "searches of bursts",
+            "burst searches",
             self.b2b.searches,
             standard.b2b.searches,
         );
@@ -93,7 +93,7 @@ impl SuitePlan {
         // A mix or a single size is an explicit request; a list of sizes represents all sizes.
         let sizes = self.sizes.len();
         if self.of == Quantity::Frames && (2..SIZES).contains(&sizes) {
-            found.push(format!("{sizes} sizes, not {SIZES} at least"));
+            found.push(format!("{sizes} sizes, not at least {SIZES}"));
         }
         if self.times.ramp > Span::default() {
             found.push(format!("a ramp of {}", self.times.ramp));
@@ -103,7 +103,7 @@ impl SuitePlan {
             (None, None) => true,
         };
         if searches && is_coarse {
-            found.push("searches less close than 0.1 % of the largest load".to_owned());
+            found.push("search resolution coarser than 0.1 % of the maximum load".to_owned());
         }
         found
     }
@@ -127,7 +127,7 @@ mod tests {
             [
                 "trials of 5s, not 1m",
                 "3 latency streams, not 20",
-                "searches less close than 0.1 % of the largest load"
+                "search resolution coarser than 0.1 % of the maximum load"
             ]
         );
         // Skipped tests cause no deviations, and longer times are not deviations.

@@ -317,12 +317,12 @@ mod tests {
             ),
             (
                 "[procedure.suite]\nmodifiers = [\"filters\"]\nfilter_conditions = 7\n".to_owned(),
-                "filter_conditions is 7; 1 or 25",
+                "filter_conditions must be 1 or 25 (RFC 2544 section 11.4), got 7",
             ),
             (format!("vlan = [\"5\", \"6\"]\n{with}"), "one VLAN tag"),
             (
                 "ipv6 = true\n[procedure.suite]\nmodifiers = [\"routing\"]\n".to_owned(),
-                "RIPv2 is of IPv4",
+                "(RIPv2) needs an IPv4 stream",
             ),
             (
                 format!("{with}[procedure.suite.management]\ncommunity = \"\"\n"),
@@ -333,7 +333,7 @@ mod tests {
                     "[[load]]\nname = \"management\"\nport = \"tx\"\nend = \"client\"\nclients = [\"198.18.1.5\"]\n\
                      servers = [\"198.19.1.5\"]\nrate = {{ cps = 1 }}\n{with}"
                 ),
-                "a load of that name",
+                "adds a load of this name",
             ),
         ] {
             let refused = refused(&text);
@@ -343,7 +343,7 @@ mod tests {
         memory.ports[0].locator = "memory:x".parse().unwrap();
         let refused = memory.validate().unwrap_err().to_string();
         assert!(
-            refused.contains("port tx") && refused.contains("one user"),
+            refused.contains("port tx") && refused.contains("supports one job"),
             "{refused}"
         );
     }

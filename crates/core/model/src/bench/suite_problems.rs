@@ -80,17 +80,17 @@ impl SuitePlan {
             .as_ref()
             .map_or_else(String::new, |name| format!(" named {name:?}"));
         rules! { found:
-            !has_job => place, "of = {:?} needs a job{named}: {what}", self.of.name();
-            self.tests.is_empty() => place, "it has no tests; one at least";
-            !of_frames && !self.sizes.is_empty() => place, "sizes are for frames";
-            !of_frames && !self.ipv6_shares.is_empty() => place, "ipv6_shares are for frames";
-            !of_frames && !self.modifiers.is_empty() => place, "modifiers are for frames";
+            !has_job => place, "of = {:?} needs a job{named}: a {what}", self.of.name();
+            self.tests.is_empty() => place, "tests is empty; give at least one test";
+            !of_frames && !self.sizes.is_empty() => place, "sizes need of = \"frames\"";
+            !of_frames && !self.ipv6_shares.is_empty() => place, "ipv6_shares need of = \"frames\"";
+            !of_frames && !self.modifiers.is_empty() => place, "modifiers need of = \"frames\"";
         }
         for (n, test) in self.tests.iter().enumerate() {
             rules! { found:
-                self.tests[..n].contains(test) => place, "test {} is named twice", test.name();
+                self.tests[..n].contains(test) => place, "duplicate test {}", test.name();
                 !of_frames && !matches!(test, SuiteTest::Throughput | SuiteTest::Ndr | SuiteTest::Loss) =>
-                    place, "test {} is for frames; throughput, ndr and loss are for {}", test.name(), self.of.name();
+                    place, "test {} needs of = \"frames\"; use throughput, ndr or loss for {}", test.name(), self.of.name();
                 *test == SuiteTest::Y1564 && self.services.is_empty() =>
                     place, "test y1564 needs [[procedure.suite.service]]";
             }
@@ -98,11 +98,11 @@ impl SuitePlan {
         let mixes = !self.ipv6_shares.is_empty();
         rules! { found:
             mixes && self.tests.contains(&SuiteTest::B2b) =>
-                place, "ipv6_shares: bursts have none, and RFC 5180 asks for no test b2b; take it out";
+                place, "ipv6_shares and test b2b exclude each other (RFC 5180 has no such test); remove one";
             mixes && self.tests.contains(&SuiteTest::Y1564) =>
-                place, "ipv6_shares: services have frames of their own; take out test y1564";
+                place, "ipv6_shares and test y1564 exclude each other (services define their frames); remove one";
             self.tests == [SuiteTest::Y1564] && self.sizes.len() > 1 =>
-                place, "test y1564 is made at one size, not {}; several as one mix: imix, or weights", self.sizes.len();
+                place, "test y1564 runs at one size, got {}; use a mix: imix, or weights", self.sizes.len();
         }
         if let Some(job) = self.traffic(plan).filter(|_| of_frames) {
             self.check_job(job, found);
@@ -137,19 +137,19 @@ impl SuitePlan {
             let is_way = job.is_some_and(|job| job.tx.is_some() && job.rx.is_some());
             let name = service.job.clone().unwrap_or_default();
             rules! { found:
-                of_frames && service.job.is_some() && !is_way => &place, "job {name:?}; the name of a [[traffic]] with tx and rx";
+                of_frames && service.job.is_some() && !is_way => &place, "job {name:?} is not a [[traffic]] job with tx and rx";
                 crossing.is_some() =>
-                    &place, "it shares a port with service {:?}, so both need the same tx, rx and bidir", crossing.map_or("", |s| &s.name);
+                    &place, "shares a port with service {:?}, so both need the same tx, rx and bidir", crossing.map_or("", |s| &s.name);
                 self.services[..n].iter().any(|s| s.name == service.name) =>
-                    &place, "two services are named {:?}", service.name;
-                service.performance < SHORTEST => &place, "performance is {}; at least {SHORTEST}", service.performance;
+                    &place, "duplicate name {:?}", service.name;
+                service.performance < SHORTEST => &place, "performance must be at least {SHORTEST}, got {}", service.performance;
                 service.availability.is_some() && service.performance < LEAST_AVAILABILITY =>
-                    &place, "availability of a performance test of {}; of {LEAST_AVAILABILITY} at least", service.performance;
-                matches!(service.cir, Rate::Max | Rate::Percent(_)) => &place, "cir is {}; a rate of its own: 100mbps", service.cir;
+                    &place, "availability needs a performance of at least {LEAST_AVAILABILITY}, got {}", service.performance;
+                matches!(service.cir, Rate::Max | Rate::Percent(_)) => &place, "cir must be an absolute rate, such as 100mbps, got {}", service.cir;
                 matches!(service.eir, Some(Rate::Max | Rate::Percent(_))) =>
-                    &place, "eir is {}; a rate of its own: 50mbps", service.eir.unwrap_or(Rate::Max);
-                service.loss.0 >= 1.0 => &place, "loss is {}; less than 1", service.loss;
-                service.step < SHORTEST => &place, "step is {}; at least {SHORTEST}", service.step;
+                    &place, "eir must be an absolute rate, such as 50mbps, got {}", service.eir.unwrap_or(Rate::Max);
+                service.loss.0 >= 1.0 => &place, "loss must be less than 1, got {}", service.loss;
+                service.step < SHORTEST => &place, "step must be at least {SHORTEST}, got {}", service.step;
             }
         }
     }
@@ -160,15 +160,15 @@ impl SuitePlan {
         let of = |ipv6: bool| job.streams.iter().any(|stream| stream.is_ipv6() == ipv6);
         for (n, share) in self.ipv6_shares.iter().enumerate() {
             rules! { found:
-                self.ipv6_shares[..n].contains(share) => place, "ipv6_shares: {share} is named twice";
+                self.ipv6_shares[..n].contains(share) => place, "ipv6_shares: duplicate share {share}";
                 n == 0 && !(of(false) && of(true)) =>
-                    place, "ipv6_shares: its job needs streams of IPv4 and of IPv6";
+                    place, "ipv6_shares needs a job with IPv4 streams and IPv6 streams";
             }
         }
         for (n, size) in self.sizes.iter().enumerate() {
             rules! { found:
-                self.sizes[..n].iter().any(|s| s.model == size.model) => place, "size {size} is named twice";
-                size.model.largest() > FrameSize::MAX => place, "size {size}; at most {}", FrameSize::MAX;
+                self.sizes[..n].iter().any(|s| s.model == size.model) => place, "duplicate size {size}";
+                size.model.largest() > FrameSize::MAX => place, "size {size} is too large; at most {} is allowed", FrameSize::MAX;
             }
         }
     }
@@ -177,25 +177,25 @@ impl SuitePlan {
         let place = "procedure.suite";
         for (n, modifier) in self.modifiers.iter().enumerate() {
             rules! { found:
-                self.modifiers[..n].contains(modifier) => place, "modifier {} is named twice", modifier.name();
+                self.modifiers[..n].contains(modifier) => place, "duplicate modifier {}", modifier.name();
             }
         }
         rules! { found:
             !self.modifiers.is_empty() && self.tests.contains(&SuiteTest::Y1564) =>
-                place, "modifiers are of the tests of RFC 2544, and y1564 has none; take out one of them";
+                place, "modifiers and test y1564 exclude each other (modifiers belong to RFC 2544); remove one";
         }
         let bursts = self.has(Modifier::Bursts);
         let streams = self.traffic(plan).map_or(1, |job| job.streams.len());
         rules! { found:
             bursts && !self.tests.iter().any(|test| test.finds_limit()) =>
-                place, "modifier bursts is for tests throughput and ndr; one of them at least";
+                place, "modifier bursts needs test throughput or ndr";
             bursts && self.has(Modifier::Broadcast) =>
-                place, "modifiers bursts and broadcast; each is a run of its own";
+                place, "modifiers bursts and broadcast exclude each other; use separate runs";
             bursts && streams > 1 =>
-                place, "modifier bursts; its job has {streams} streams, and a burst is one: give it ranges or flows";
+                place, "modifier bursts needs a job with one stream, got {streams}; use ranges or flows in one stream";
             !self.ipv6_shares.is_empty() && (bursts || self.has(Modifier::Filters)) =>
-                place, "modifiers bursts and filters are for one stream, and ipv6_shares makes two; take out one of them";
-            bursts && self.burst_lengths.is_empty() => place, "burst_lengths is empty; one at least";
+                place, "ipv6_shares and modifiers bursts or filters exclude each other (they need one stream); remove one";
+            bursts && self.burst_lengths.is_empty() => place, "burst_lengths is empty; give at least one length";
         }
         let stream = self.traffic(plan).and_then(|job| job.streams.first());
         let tags = stream.map_or(0, |stream| stream.vlan.len());
@@ -203,32 +203,32 @@ impl SuitePlan {
             let (from, to) = (load.clients[0].first(), load.servers[0].first());
             rules! { found:
                 from.is_ipv4() != to.is_ipv4() =>
-                    place, "modifier management; from {from} nobody asks {to}: both are of one version of IP";
+                    place, "modifier management: {from} and {to} have different IP versions";
                 from == to =>
-                    place, "modifier management; {to} is whom the queries are from, and no address of the device";
+                    place, "modifier management: {to} is the source of the queries; give an address of the device";
             }
         }
         for modifier in [Modifier::Management, Modifier::Routing] {
             rules! { found:
                 self.has(modifier) && tags > 1 =>
-                    place, "modifier {}; its stream has {tags} VLAN tags, and its frames have one VLAN tag at most", modifier.name();
+                    place, "modifier {}: frames have at most one VLAN tag, the stream has {tags}", modifier.name();
                 self.has(modifier) && plan.loads.iter().any(|load| load.name == modifier.name()) =>
-                    place, "modifier {} has a load of that name; call that of the plan otherwise", modifier.name();
+                    place, "modifier {} adds a load of this name; rename the load of the plan", modifier.name();
             }
         }
         rules! { found:
             !FILTER_CONDITIONS.contains(&self.filter_conditions) =>
-                place, "filter_conditions is {}; 1 or 25 (RFC 2544 section 11.4)", self.filter_conditions;
+                place, "filter_conditions must be 1 or 25 (RFC 2544 section 11.4), got {}", self.filter_conditions;
             self.has(Modifier::Filters) && streams > 1 =>
-                place, "modifier filters; its job has {streams} streams, and one condition permits one: give it ranges";
+                place, "modifier filters needs a job with one stream, got {streams}; use ranges in one stream";
             self.has(Modifier::Routing) && stream.is_some_and(crate::Stream::is_ipv6) =>
-                place, "modifier routing; RIPv2 is of IPv4, and its stream is of IPv6";
+                place, "modifier routing (RIPv2) needs an IPv4 stream";
         }
         for (n, length) in self.burst_lengths.iter().enumerate() {
             rules! { found:
                 !(2..=LARGEST_BURST).contains(length) =>
-                    place, "burst_lengths: {length}; 2 to {LARGEST_BURST}";
-                self.burst_lengths[..n].contains(length) => place, "burst_lengths: {length} is named twice";
+                    place, "burst_lengths must be between 2 and {LARGEST_BURST}, got {length}";
+                self.burst_lengths[..n].contains(length) => place, "burst_lengths: duplicate length {length}";
             }
         }
     }
@@ -239,9 +239,9 @@ impl SuitePlan {
         for (name, load) in [("max", self.max), ("min", self.min)] {
             let is_rate = matches!(load, Some(Load::Rate(_)));
             rules! { found:
-                is_rate && self.of != Quantity::Frames => place, "{name} is a number of {}: 20k", self.of.unit();
+                is_rate && self.of != Quantity::Frames => place, "{name} must be a number of {}, such as 20k", self.of.unit();
                 load == Some(Load::Rate(Rate::Max)) || load == Some(Load::Number(0)) =>
-                    place, "{name} is a load: 100kpps, 40%, 20k";
+                    place, "{name} must be a load above 0, such as 100kpps, 40% or 20k";
             }
         }
         for (name, share) in [
@@ -250,29 +250,29 @@ impl SuitePlan {
         ] {
             rules! { found:
                 share.is_some_and(|s| !(0.0001..=0.5).contains(&s.0)) =>
-                    place, "search.{name} is {}; 0.01% to 50%", share.unwrap_or_default();
+                    place, "search.{name} must be between 0.01% and 50%, got {}", share.unwrap_or_default();
             }
         }
         rules! { found:
             search.precision.is_some() && search.resolution.is_some() =>
-                place, "search.precision and search.resolution; one of them";
-            search.loss.0 >= 1.0 => place, "search.loss is {}; less than 1", search.loss;
-            search.repeats > 100 => place, "search.repeats is {}; up to 100", search.repeats;
+                place, "search.precision and search.resolution exclude each other";
+            search.loss.0 >= 1.0 => place, "search.loss must be less than 1, got {}", search.loss;
+            search.repeats > 100 => place, "search.repeats must be at most 100, got {}", search.repeats;
             search.repeats > 0 && search.method == Method::Mlr =>
-                place, "search.repeats is for method binary; mlr weighs all trials at a load";
+                place, "search.repeats needs method binary; mlr weighs all trials at a load";
             !(0.001..=0.1).contains(&self.step.0) =>
-                place, "step is {}; 0.1% to 10% (RFC 2544 section 26.3)", self.step;
+                place, "step must be between 0.1% and 10% (RFC 2544 section 26.3), got {}", self.step;
         }
         let goals = self.goals();
         for (n, goal) in goals.iter().enumerate() {
             let at = format!("{place}, goal {}", n + 1);
             let is_share = |share: Share| (0.0..1.0).contains(&share.0);
             rules! { found:
-                goal.name.is_empty() => &at, "it needs a name";
-                goals[..n].iter().any(|g| g.name == goal.name) => &at, "two goals are named {:?}", goal.name;
-                !is_share(goal.loss) || !is_share(goal.exceed) => &at, "loss and exceed are less than 1";
-                !(0.0001..=0.5).contains(&goal.width.0) => &at, "width is {}; 0.01% to 50%", goal.width;
-                goal.final_duration < SHORTEST => &at, "final_duration is {}; at least {SHORTEST}", goal.final_duration;
+                goal.name.is_empty() => &at, "missing name";
+                goals[..n].iter().any(|g| g.name == goal.name) => &at, "duplicate name {:?}", goal.name;
+                !is_share(goal.loss) || !is_share(goal.exceed) => &at, "loss and exceed must be less than 1";
+                !(0.0001..=0.5).contains(&goal.width.0) => &at, "width must be between 0.01% and 50%, got {}", goal.width;
+                goal.final_duration < SHORTEST => &at, "final_duration must be at least {SHORTEST}, got {}", goal.final_duration;
             }
         }
     }
@@ -286,29 +286,29 @@ impl SuitePlan {
             ("recovery.overload", self.recovery.overload),
             ("recovery.half", self.recovery.half),
         ] {
-            rules! { found: time < SHORTEST => place, "{name} is {time}; at least {SHORTEST}"; }
+            rules! { found: time < SHORTEST => place, "{name} must be at least {SHORTEST}, got {time}"; }
         }
         let latency = &self.latency;
         rules! { found:
             latency.after >= latency.duration =>
-                place, "latency.after is {}; less than latency.duration, {}", latency.after, latency.duration;
+                place, "latency.after must be less than latency.duration: got {} of {}", latency.after, latency.duration;
             !(1..=1000).contains(&latency.repetitions) =>
-                place, "latency.repetitions is {}; 1 to 1000", latency.repetitions;
-            latency.loads.is_empty() => place, "latency.loads is empty; one share at least";
-            latency.loads.iter().any(|l| l.0 <= 0.0) => place, "latency.loads; each above 0";
-            self.impact.loads.is_empty() => place, "impact.loads is empty; one share at least";
-            self.impact.loads.iter().any(|l| l.0 <= 0.0) => place, "impact.loads; each above 0";
+                place, "latency.repetitions must be between 1 and 1000, got {}", latency.repetitions;
+            latency.loads.is_empty() => place, "latency.loads is empty; give at least one share";
+            latency.loads.iter().any(|l| l.0 <= 0.0) => place, "latency.loads must be above 0";
+            self.impact.loads.is_empty() => place, "impact.loads is empty; give at least one share";
+            self.impact.loads.iter().any(|l| l.0 <= 0.0) => place, "impact.loads must be above 0";
             !(1..=1000).contains(&self.b2b.searches) =>
-                place, "b2b.searches is {}; 1 to 1000", self.b2b.searches;
+                place, "b2b.searches must be between 1 and 1000, got {}", self.b2b.searches;
             self.reset.trigger.as_ref().is_some_and(|command| command.trim().is_empty()) =>
-                place, "reset.trigger is empty; a command that resets the device";
+                place, "reset.trigger is empty; give a command that resets the device";
             self.reset.patience != Span::default() && self.reset.patience < SHORTEST =>
-                place, "reset.patience is {}; at least {SHORTEST}", self.reset.patience;
-            self.b2b.resolution == 0 => place, "b2b.resolution is 0; at least 1";
+                place, "reset.patience must be at least {SHORTEST}, got {}", self.reset.patience;
+            self.b2b.resolution == 0 => place, "b2b.resolution must be at least 1, got 0";
             self.b2b.longest > LONGEST_BURST || self.b2b.longest == Span::default() =>
-                place, "b2b.longest is {}; up to {LONGEST_BURST}", self.b2b.longest;
+                place, "b2b.longest must be above 0 and at most {LONGEST_BURST}, got {}", self.b2b.longest;
             !(1..=1000).contains(&self.recovery.repetitions) =>
-                place, "recovery.repetitions is {}; 1 to 1000", self.recovery.repetitions;
+                place, "recovery.repetitions must be between 1 and 1000, got {}", self.recovery.repetitions;
         }
     }
 }
@@ -331,7 +331,7 @@ impl Plan {
             [name, &suite.device.version, &suite.device.configuration]
                 .into_iter()
                 .any(|text| text.contains(char::is_control)) =>
-                "procedure.suite", "device: {name:?}: no control characters";
+                "procedure.suite", "device: {name:?} has control characters; remove them";
         }
         if found.problems.is_empty() && !suite.modifiers.is_empty() {
             // Checks conflicts with the jobs of modifiers.
@@ -353,8 +353,8 @@ fn check_streams(job: &TrafficJob, found: &mut Findings) {
     let replays = job.streams.iter().any(|s| s.replay.is_some());
     let numbered = job.streams.iter().all(|s| s.tag_len() > 0);
     rules! { found:
-        job.streams.is_empty() => place, "its job has no streams";
-        replays => place, "a replay has the sizes and times of its file; take streams that are made";
-        !replays && !numbered => place, "frames without a tag cannot be told from others; take out tag = \"none\"";
+        job.streams.is_empty() => place, "the traffic job has no streams";
+        replays => place, "replay streams cannot be benchmarked (their sizes and times are fixed); use generated streams";
+        !replays && !numbered => place, "frames without a test tag cannot be identified; remove tag = \"none\"";
     }
 }

@@ -80,7 +80,7 @@ string_serde!(
 string_serde!(
     Flags,
     "Flags",
-    "names of flags with blanks between",
+    "names of flags, separated by blanks",
     "UDPCSUM SHARED"
 );
 

@@ -27,7 +27,7 @@ impl HttpJob {
         if self.connect_to.is_empty() {
             let address: IpAddr = url.host.parse().map_err(|_| {
                 format!(
-                    "over a port nobody looks up {:?}; give an address in its place, or connect_to",
+                    "HTTP over a port does not resolve names, got {:?}; use an address, or connect_to",
                     url.host
                 )
             })?;
@@ -40,7 +40,7 @@ impl HttpJob {
         let mut ports: Vec<u16> = ports.collect();
         ports.dedup();
         let [port] = ports[..] else {
-            return Err("over a port all of connect_to have one TCP port".to_owned());
+            return Err("HTTP over a port needs the same TCP port in all of connect_to".to_owned());
         };
         let all = self.connect_to.iter().map(|to| to.address.ip());
         Ok((all.map(AddressRange::single).collect(), port))
@@ -93,18 +93,18 @@ impl HttpJob {
             .url
             .parse::<HttpUrl>()
             .is_ok_and(|url| url.scheme == Scheme::Https);
-        let no = "over a port";
+        let no = "HTTP over a port";
         rules! { found:
-            tls => "url", "{no} there is no TLS; http://…";
-            self.version != HttpVersion::V11 => "version", "{no} it is HTTP/1.1";
-            self.unix.is_some() => "unix", "{no} there are no sockets of the file system";
-            self.data.is_some() => "data", "{no} requests are fixed; write each into the set";
-            self.script.is_some() || self.as_wrk => "script", "{no} there are no scripts and no habits of wrk";
-            self.threads != 1 => "threads", "{no} its workers are the threads; workers of the port";
+            tls => "url", "{no} does not support TLS; use http://…";
+            self.version != HttpVersion::V11 => "version", "{no} needs version 1.1";
+            self.unix.is_some() => "unix", "{no} does not support Unix sockets";
+            self.data.is_some() => "data", "{no} does not support data files; list each request";
+            self.script.is_some() || self.as_wrk => "script", "{no} does not support scripts and as_wrk";
+            self.threads != 1 => "threads", "{no} uses the workers of the port as threads; set workers of the port";
             self.per_connection > MOST_PER_CONNECTION =>
-                "per_connection", "{}; {no} 1 to {MOST_PER_CONNECTION}, or 0: no end", self.per_connection;
-            self.requests.len() > 1 << 16 => "request", "{no} there are at most 65536 in a set";
-            self.timeout == Span::default() => "timeout", "it is 0";
+                "per_connection", "{no}: must be between 1 and {MOST_PER_CONNECTION}, or 0 (no limit), got {}", self.per_connection;
+            self.requests.len() > 1 << 16 => "request", "{no} supports at most 65536 requests, got {}", self.requests.len();
+            self.timeout == Span::default() => "timeout", "must be above 0";
         }
         if let Err(what) = self.destinations() {
             found.problem("url", what);
@@ -143,18 +143,18 @@ impl Plan {
         let n = self.http_jobs.iter().filter(over).count();
         rules! { found:
             n > 0 && n < self.http_jobs.len() =>
-                "http", "some have a port and others go over sockets of the kernel; a plan for each";
+                "http", "jobs with a port and jobs over kernel sockets exclude each other; use two plans";
         }
         for job in self.http_jobs.iter().filter(over) {
             let name = job.port.as_deref().unwrap_or_default();
             rules! { found:
                 !self.ports.iter().any(|port| port.name == name) =>
-                    "http", "no port is named {name:?}";
+                    "http", "unknown port {name:?}";
             }
             if let Some(port) = self.ports.iter().find(|port| port.name == name) {
                 rules! { found:
                     job.connections < port.workers =>
-                        "http", "{} connections for the {} workers of its port; each needs one at least",
+                        "http", "{} connections for {} workers of the port; each worker needs at least one",
                         job.connections, port.workers;
                 }
             }
@@ -222,11 +222,14 @@ mod tests {
                     version: HttpVersion::V2,
                     ..job()
                 },
-                "HTTP/1.1",
+                "needs version 1.1",
             ),
-            (url("https://198.19.1.2/"), "no TLS"),
-            (url("http://web.lab/"), "nobody looks up \"web.lab\""),
-            (url("http://198.18.1.2/"), "share addresses"),
+            (url("https://198.19.1.2/"), "does not support TLS"),
+            (
+                url("http://web.lab/"),
+                "does not resolve names, got \"web.lab\"",
+            ),
+            (url("http://198.18.1.2/"), "overlaps the servers"),
             (
                 HttpJob {
                     threads: 2,
@@ -253,7 +256,7 @@ mod tests {
                     per_connection: 65_535,
                     ..job()
                 },
-                "1 to 65534",
+                "between 1 and 65534",
             ),
             (
                 HttpJob {
@@ -270,7 +273,7 @@ mod tests {
                     ],
                     ..job()
                 },
-                "one TCP port",
+                "same TCP port",
             ),
         ];
         for (job, wanted) in cases {
@@ -290,7 +293,7 @@ mod tests {
                 .validate()
                 .unwrap_err()
                 .to_string()
-                .contains("a plan for each")
+                .contains("use two plans")
         );
         mixed.http_jobs.pop();
         mixed.ports[0].name = "b".to_owned();
@@ -299,7 +302,7 @@ mod tests {
                 .validate()
                 .unwrap_err()
                 .to_string()
-                .contains("no port is named \"a\"")
+                .contains("unknown port \"a\"")
         );
     }
 }

@@ -120,7 +120,7 @@ impl Judge {
             match &seen.header {
                 Header::Found => {}
                 Header::Other(value) => return Some(format!("{name} is {value:?}")),
-                Header::None => return Some(format!("there is no {name}")),
+                Header::None => return Some(format!("missing header {name}")),
             }
         }
         if let Some(wanted) = &self.body
@@ -129,7 +129,7 @@ impl Judge {
         {
             let begin = String::from_utf8_lossy(&seen.begin);
             return Some(format!(
-                "the body does not hold the text; it begins {begin:?}"
+                "the body does not contain the expected text; it begins {begin:?}"
             ));
         }
         None

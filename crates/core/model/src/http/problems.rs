@@ -18,13 +18,13 @@ fn is_token(text: &str) -> bool {
 fn check_headers(place: &str, headers: &[String], found: &mut Findings) {
     for header in headers {
         let Some((name, value)) = header.split_once(':') else {
-            found.problem(place, format!("{header:?} has no colon; Name: value"));
+            found.problem(place, format!("expected NAME: VALUE, got {header:?}"));
             continue;
         };
         rules! { found:
-            !is_token(name) => place, "{name:?} is no name of a header; letters, digits and -";
+            !is_token(name) => place, "invalid header name {name:?}; use letters, digits and -";
             value.bytes().any(|b| b < b' ' && b != b'\t' || b == 0x7f) =>
-                place, "the value of {name} holds control characters";
+                place, "the value of {name} has control characters; remove them";
         }
     }
 }
@@ -36,50 +36,50 @@ impl HttpJob {
         let mut found = Findings::default();
         match self.url.parse::<HttpUrl>() {
             _ if self.url.is_empty() => {
-                found.problem("url", "it is empty; http://HOST[:PORT][/PATH]")
+                found.problem("url", "is empty; give http://HOST[:PORT][/PATH]")
             }
             Err(why) if !self.as_wrk => found.problem("url", why),
             _ => {}
         }
         rules! { found:
             !(1..=1_000_000).contains(&self.connections) =>
-                "connections", "{}; 1 to 1000000", self.connections;
-            !(1..=1024).contains(&self.threads) => "threads", "{}; 1 to 1024", self.threads;
+                "connections", "must be between 1 and 1000000, got {}", self.connections;
+            !(1..=1024).contains(&self.threads) => "threads", "must be between 1 and 1024, got {}", self.threads;
             self.threads > self.connections =>
-                "threads", "{} threads for {} connections; each needs one at least",
+                "threads", "{} threads for {} connections; each thread needs at least one",
                 self.threads, self.connections;
             self.duration.is_some() && self.amount.is_some() =>
-                "amount", "duration and amount are both given; one of them ends the run";
+                "amount", "duration and amount exclude each other";
             self.duration.is_some_and(|d| d == Span::default()) =>
-                "duration", "it is 0; leave it out to run until a signal";
-            self.amount == Some(0) => "amount", "it is 0; at least one request";
-            !(1..=1000).contains(&self.pipeline) => "pipeline", "{}; 1 to 1000", self.pipeline;
-            !(1..=1000).contains(&self.streams) => "streams", "{}; 1 to 1000", self.streams;
-            self.timeout == Span::default() && !self.as_wrk => "timeout", "it is 0";
-            self.timeout > Span::from_secs(86_400) => "timeout", "it is more than a day";
-            self.connect_timeout == Some(Span::default()) => "connect_timeout", "it is 0";
-            self.connect_timeout > Some(Span::from_secs(86_400)) => "connect_timeout", "it is more than a day";
-            self.first_byte_timeout == Some(Span::default()) => "first_byte_timeout", "it is 0";
+                "duration", "must be above 0; omit it to run until a signal";
+            self.amount == Some(0) => "amount", "must be at least 1, got 0";
+            !(1..=1000).contains(&self.pipeline) => "pipeline", "must be between 1 and 1000, got {}", self.pipeline;
+            !(1..=1000).contains(&self.streams) => "streams", "must be between 1 and 1000, got {}", self.streams;
+            self.timeout == Span::default() && !self.as_wrk => "timeout", "must be above 0";
+            self.timeout > Span::from_secs(86_400) => "timeout", "must be at most 24h, got {}", self.timeout;
+            self.connect_timeout == Some(Span::default()) => "connect_timeout", "must be above 0";
+            self.connect_timeout > Some(Span::from_secs(86_400)) => "connect_timeout", "must be at most 24h";
+            self.first_byte_timeout == Some(Span::default()) => "first_byte_timeout", "must be above 0";
             self.first_byte_timeout > Some(self.timeout) =>
-                "first_byte_timeout", "it is longer than timeout, which the whole answer has";
+                "first_byte_timeout", "must be at most timeout ({}), which covers the whole response", self.timeout;
             self.as_wrk && (self.connect_timeout.is_some() || self.first_byte_timeout.is_some()) =>
-                "as_wrk", "wrk knows one timeout, and only counts what is slower";
+                "as_wrk", "as_wrk excludes connect_timeout and first_byte_timeout; use timeout";
             self.unix.is_some() && !self.connect_to.is_empty() =>
-                "unix", "unix and connect_to both say where to connect";
+                "unix", "unix and connect_to exclude each other";
             self.unix.is_some() && !self.sources.is_empty() =>
-                "sources", "a socket of the file system has no addresses";
+                "sources", "sources and unix exclude each other; a Unix socket has no addresses";
             self.script.is_some() && !self.requests.is_empty() =>
-                "request", "a script makes the requests; leave out the set";
+                "request", "request and script exclude each other; the script creates the requests";
             self.script.is_some() && (self.data.is_some() || !self.rate.is_empty()) =>
-                "script", "a script has no data file and no rate; it makes its requests and waits by itself";
-            self.as_wrk && !self.rate.is_empty() => "as_wrk", "wrk knows no rate";
+                "script", "script excludes data and rate; the script creates and delays the requests";
+            self.as_wrk && !self.rate.is_empty() => "as_wrk", "as_wrk and rate exclude each other";
             self.warm_up != Span::default() && self.amount.is_some() =>
-                "warm_up", "a count of requests has no warm-up";
+                "warm_up", "warm_up and amount exclude each other; use duration";
         }
         let ends = self.ends_after();
         rules! { found:
             ends.is_some_and(|end| self.warm_up >= end) && self.warm_up != Span::default() =>
-                "warm_up", "it is as long as the run";
+                "warm_up", "must be shorter than the run";
         }
         self.check_rate(&mut found);
         self.check_version(&mut found);
@@ -90,14 +90,14 @@ impl HttpJob {
         }
         rules! { found:
             self.check.status.iter().any(|s| !(100..=599).contains(s)) =>
-                "check.status", "a status is 100 to 599";
+                "check.status", "must be between 100 and 599";
             self.check.header.as_ref().is_some_and(|h| !is_token(h.split(':').next().unwrap_or_default())) =>
-                "check.header", "it is no name of a header, nor Name: value";
+                "check.header", "expected NAME or NAME: VALUE";
         }
         let ipv6 = |to: &super::ServerAddress| to.address.is_ipv6();
         rules! { found:
             self.connect_to.iter().any(ipv6) && !self.connect_to.iter().all(ipv6) && !self.sources.is_empty() =>
-                "sources", "connect_to has addresses of both families";
+                "sources", "connect_to has IPv4 and IPv6 addresses; with sources, use one version";
         }
         found.problems
     }
@@ -119,17 +119,17 @@ impl HttpJob {
         let plain = plain.is_ok_and(|url| url.scheme == Scheme::Http);
         rules! { found:
             !streams && self.streams != 1 =>
-                "streams", "HTTP/1.1 has none; pipeline, or version = \"2\" or \"3\"";
+                "streams", "needs version \"2\" or \"3\"; with HTTP/1.1 use pipeline";
             streams && self.pipeline != 1 =>
-                "pipeline", "HTTP/2 and HTTP/3 have streams instead";
+                "pipeline", "needs HTTP/1.1; with version \"2\" or \"3\" use streams";
             streams && self.script.is_some() =>
-                "script", "a script makes requests of HTTP/1.1; leave out the version or the script";
-            streams && self.as_wrk => "as_wrk", "wrk knows no HTTP/2 and no HTTP/3";
+                "script", "script needs HTTP/1.1; remove version or script";
+            streams && self.as_wrk => "as_wrk", "as_wrk needs HTTP/1.1";
             streams && only_one.is_some() =>
-                "headers", "{:?} is only of HTTP/1.1", only_one.map_or("", String::as_str);
-            v3 && plain => "url", "HTTP/3 is always encrypted; https://…";
-            v3 && self.unix.is_some() => "unix", "HTTP/3 goes by UDP, not over a socket of the file system";
-            v3 && self.tls.version == Some(TlsVersion::V12) => "tls.version", "QUIC has TLS 1.3 in it";
+                "headers", "{:?} is an HTTP/1.1 header; remove it for HTTP/2 and HTTP/3", only_one.map_or("", String::as_str);
+            v3 && plain => "url", "HTTP/3 needs https://…";
+            v3 && self.unix.is_some() => "unix", "unix and HTTP/3 exclude each other (HTTP/3 uses UDP)";
+            v3 && self.tls.version == Some(TlsVersion::V12) => "tls.version", "HTTP/3 needs TLS 1.3";
         }
     }
 
@@ -139,19 +139,19 @@ impl HttpJob {
             let ok = |rate: f64| rate.is_finite() && (0.0..=1e9).contains(&rate);
             rules! { found:
                 !ok(stage.from) || !ok(stage.to) =>
-                    "rate", "stage {}: {} to {}; 0 to 1000000000 requests per second",
+                    "rate", "stage {}: must be between 0 and 1000000000 requests per second, got {} to {}",
                     i + 1, stage.from, stage.to;
-                stage.time.is_none() && i < last => "rate", "stage {} has no time; only the last may", i + 1;
+                stage.time.is_none() && i < last => "rate", "stage {} has no time; only the last stage may omit it", i + 1;
                 stage.time.is_none() && stage.from.to_bits() != stage.to.to_bits() =>
-                    "rate", "stage {} changes and has no time", i + 1;
-                stage.time == Some(Span::default()) => "rate", "stage {} lasts 0 s", i + 1;
+                    "rate", "stage {} changes the rate and needs a time", i + 1;
+                stage.time == Some(Span::default()) => "rate", "stage {}: time must be above 0", i + 1;
             }
         }
         rules! { found:
             !self.rate.is_empty() && self.rate.iter().all(|s| s.from <= 0.0 && s.to <= 0.0) =>
-                "rate", "it is 0 all the time";
+                "rate", "must be above 0 in at least one stage";
             self.patience.is_some() && self.rate.is_empty() =>
-                "patience", "without a rate nothing is due before it is sent";
+                "patience", "patience needs rate";
         }
     }
 }
@@ -159,14 +159,14 @@ impl HttpJob {
 impl HttpCall {
     fn check(&self, place: &str, found: &mut Findings) {
         rules! { found:
-            !is_token(&self.method) => place, "{:?} is no method", self.method;
-            self.method.eq_ignore_ascii_case("connect") => place, "CONNECT makes tunnels, which no load has";
+            !is_token(&self.method) => place, "invalid method {:?}", self.method;
+            self.method.eq_ignore_ascii_case("connect") => place, "method CONNECT (tunnels) is not supported";
             !self.path.is_empty() && !self.path.starts_with('/') && self.path != "*" =>
-                place, "the path {:?} does not begin with /", self.path;
+                place, "the path must begin with /, got {:?}", self.path;
             self.path.bytes().any(|b| b <= b' ' || b == 0x7f) =>
-                place, "the path {:?} holds blanks or control characters", self.path;
-            !(1..=1_000_000).contains(&self.weight) => place, "weight is {}; 1 to 1000000", self.weight;
-            self.body_file.is_some() && !self.body.is_empty() => place, "body and body_file are both given";
+                place, "the path has blanks or control characters: {:?}", self.path;
+            !(1..=1_000_000).contains(&self.weight) => place, "weight must be between 1 and 1000000, got {}", self.weight;
+            self.body_file.is_some() && !self.body.is_empty() => place, "body and body_file exclude each other";
         }
         check_headers(place, &self.headers, found);
     }

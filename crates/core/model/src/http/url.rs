@@ -78,17 +78,19 @@ impl FromStr for HttpUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = |why: &str| format!("{text:?}: {why}; http://HOST[:PORT][/PATH] or https://…");
+        let wrong = |why: &str| {
+            format!("invalid URL {text:?}: {why}; use http://HOST[:PORT][/PATH] or https://…")
+        };
         let (scheme, rest) = text
             .split_once("://")
-            .ok_or_else(|| wrong("it has no scheme"))?;
+            .ok_or_else(|| wrong("missing scheme"))?;
         let scheme = match scheme.to_ascii_lowercase().as_str() {
             "http" => Scheme::Http,
             "https" => Scheme::Https,
-            _ => return Err(wrong("the scheme is unknown")),
+            _ => return Err(wrong("unknown scheme")),
         };
         if text.chars().any(|c| c.is_control() || c == ' ') {
-            return Err(wrong("it holds blanks or control characters"));
+            return Err(wrong("blanks or control characters"));
         }
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, target) = rest.split_at(end);
@@ -102,17 +104,17 @@ impl FromStr for HttpUrl {
             Some(inner) => {
                 let (host, port) = inner
                     .split_once(']')
-                    .ok_or_else(|| wrong("the bracket is not closed"))?;
+                    .ok_or_else(|| wrong("missing closing bracket"))?;
                 let (address, zone) = host.split_once('%').unwrap_or((host, "lo"));
                 let address: Result<std::net::Ipv6Addr, _> = address.parse();
-                address.map_err(|_| wrong("between the brackets is no IPv6 address"))?;
+                address.map_err(|_| wrong("no IPv6 address between the brackets"))?;
                 if zone.is_empty() {
-                    return Err(wrong("after % comes no interface"));
+                    return Err(wrong("missing interface after %"));
                 }
                 match port.strip_prefix(':') {
                     Some(port) => (host, Some(port)),
                     None if port.is_empty() => (host, None),
-                    None => return Err(wrong("after the bracket comes no port")),
+                    None => return Err(wrong("expected a port after the bracket")),
                 }
             }
             None => match authority.split_once(':') {
@@ -121,12 +123,12 @@ impl FromStr for HttpUrl {
             },
         };
         if host.is_empty() {
-            return Err(wrong("it has no host"));
+            return Err(wrong("missing host"));
         }
         let port = match port {
             None | Some("") => None,
             Some(digits) => match digits.parse() {
-                Ok(0) | Err(_) => return Err(wrong("its port is none of 1 to 65535")),
+                Ok(0) | Err(_) => return Err(wrong("the port must be between 1 and 65535")),
                 Ok(port) => Some(port),
             },
         };

@@ -69,10 +69,10 @@ impl LoadJob {
 
     fn check_addresses(&self, found: &mut Findings) {
         rules! { found:
-            self.port.is_empty() => "port", "it is empty; the name of a port";
+            self.port.is_empty() => "port", "is empty; give the name of a port";
             self.is_client() && self.clients.is_empty() =>
-                "clients", "it is empty; a client needs source addresses";
-            self.servers.is_empty() => "servers", "it is empty; at least one address";
+                "clients", "is empty; a client needs source addresses";
+            self.servers.is_empty() => "servers", "is empty; give at least one address";
         }
         let v6 = self.servers.first().map(AddressRange::is_ipv6);
         let other = |range: &AddressRange| v6.is_some_and(|v6| range.is_ipv6() != v6);
@@ -80,17 +80,14 @@ impl LoadJob {
             if let Some(range) = ranges.iter().find(|r| other(r)) {
                 found.problem(
                     place,
-                    format!("{range} is of another family; make a job for each family"),
+                    format!("{range} and the servers have different IP versions; use one job per version"),
                 );
             }
         }
         // A server is never its own client, so overlaps are harmless there.
         for client in self.clients.iter().filter(|_| self.is_client()) {
             if let Some(server) = self.servers.iter().find(|s| overlap(s, client)) {
-                found.problem(
-                    "clients",
-                    format!("{client} and the servers {server} share addresses"),
-                );
+                found.problem("clients", format!("{client} overlaps the servers {server}"));
             }
         }
         for (place, ports) in [
@@ -99,7 +96,7 @@ impl LoadJob {
         ] {
             rules! { found:
                 ports.first == 0 || ports.first > ports.last =>
-                    place, "{ports}; 1 to 65535, the first not above the last";
+                    place, "must be a range FIRST-LAST between 1 and 65535, got {ports}";
             }
         }
         let Some(place) = self.destinations.first().map(|_| "destinations") else {
@@ -107,65 +104,65 @@ impl LoadJob {
         };
         rules! { found:
             !(self.is_client() && self.flood) =>
-                place, "they are for a client with flood, because answers would not be recognised";
-            self.vxlan.is_some() => place, "they cannot be in a tunnel";
+                place, "needs a client with flood; other clients could not match the responses";
+            self.vxlan.is_some() => place, "destinations and vxlan exclude each other";
         }
         for destinations in &self.destinations {
             rules! { found:
                 other(&destinations.addresses) =>
-                    place, "{} is not of the family of the servers", destinations.addresses;
-                destinations.step == 0 => place, "a step of 0; at least 1";
+                    place, "{} and the servers have different IP versions", destinations.addresses;
+                destinations.step == 0 => place, "step must be at least 1, got 0";
             }
         }
     }
 
     fn check_frames(&self, found: &mut Findings) {
         if let Some(id) = self.vlan.filter(|id| !(1..=4094).contains(id)) {
-            found.problem("vlan", format!("{id} is not between 1 and 4094"));
+            found.problem("vlan", format!("must be between 1 and 4094, got {id}"));
         }
         if let Some(vxlan) = &self.vxlan {
             check_tunnel(vxlan, found);
         }
         rules! { found:
-            self.ttl == 0 => "ttl", "it is 0; 1 to 255";
-            self.batch > 1024 => "batch", "{}; at most 1024", self.batch;
+            self.ttl == 0 => "ttl", "must be between 1 and 255, got 0";
+            self.batch > 1024 => "batch", "must be at most 1024, got {}", self.batch;
         }
     }
 
     fn check_messages(&self, found: &mut Findings) {
         let udp = self.is_udp();
-        rules! { found: self.reading == LoadReading::Bytes(0) => "reading.bytes", "it is 0; at least 1"; }
+        rules! { found: self.reading == LoadReading::Bytes(0) => "reading.bytes", "must be at least 1, got 0"; }
         self.check_routes(found);
         if self.is_client() {
             match &self.request {
                 LoadMessage::Bytes(n) | LoadMessage::Random(n) => {
                     check_size("request", *n, udp, found);
                     rules! { found:
-                        *n == 0 && !udp && !self.flood => "request", "0 bytes; with TCP at least 1";
+                        *n == 0 && !udp && !self.flood => "request", "must be at least 1 byte with TCP, got 0";
                     }
                 }
                 LoadMessage::File(path) => check_path("request", path, found),
                 LoadMessage::Http(_) if udp => {
                     found.problem(
                         "request",
-                        "HTTP needs TCP; with UDP: bytes, random, file or snmp",
+                        "HTTP needs TCP; with UDP use bytes, random, file or snmp",
                     );
                 }
                 LoadMessage::Http(request) => check_http(request, found),
                 LoadMessage::Rip(first) => {
                     rules! { found:
-                        !(1..=2).contains(first) => "request.rip", "table {first}; 1 or 2";
-                        !udp || !self.flood => "request", "rip needs UDP and flood";
+                        !(1..=2).contains(first) => "request.rip", "must be 1 or 2, got {first}";
+                        !udp || !self.flood => "request", "rip needs transport = \"udp\" and flood";
                         self.servers.first().is_some_and(AddressRange::is_ipv6) =>
-                            "request", "rip is of IPv4";
+                            "request", "rip (RIPv2) needs IPv4 addresses";
                     }
                 }
                 LoadMessage::Snmp(community) => {
                     let is_plain = community.bytes().all(|b| b.is_ascii_graphic());
                     rules! { found:
-                        !udp => "request", "SNMP needs UDP; with TCP: bytes, random, file or http";
+                        !udp => "request", "SNMP needs UDP; with TCP use bytes, random, file or http";
                         !(1..=LONGEST_COMMUNITY).contains(&community.len()) || !is_plain =>
-                            "request.snmp", "community {community:?}; 1 to {LONGEST_COMMUNITY} visible ASCII characters";
+                            "request.snmp", "the community must have 1 to {LONGEST_COMMUNITY} visible ASCII characters, got {community:?}";
                     }
                 }
             }
@@ -179,7 +176,7 @@ impl LoadJob {
                 LoadAnswer::File(path) => check_path(place, path, found),
                 LoadAnswer::Http(_) => rules! { found:
                     udp && (place != "answer" || self.worker_answers.is_empty()) =>
-                        place, "HTTP needs TCP; with UDP: bytes, random, file, echo or sink";
+                        place, "HTTP needs TCP; with UDP use bytes, random, file, echo or sink";
                 },
                 LoadAnswer::Echo | LoadAnswer::Sink => {}
             }
@@ -192,11 +189,11 @@ impl LoadJob {
         }
         let place = "route";
         rules! { found:
-            self.is_client() => place, "routes are the server's";
+            self.is_client() => place, "routes apply to servers only";
             self.is_udp() || self.reading != LoadReading::Http =>
-                place, "routes are of HTTP, which needs TCP and reading http";
-            self.tcp.like_dperf => place, "dperf has no routes";
-            self.routes.len() > 1000 => place, "{}; at most 1000", self.routes.len();
+                place, "routes need transport = \"tcp\" and reading = \"http\"";
+            self.tcp.like_dperf => place, "route and tcp.like_dperf exclude each other";
+            self.routes.len() > 1000 => place, "at most 1000 routes are allowed, got {}", self.routes.len();
         }
         for (i, route) in self.routes.iter().enumerate() {
             let path = &route.path;
@@ -204,45 +201,44 @@ impl LoadJob {
             rules! { found:
                 !(path.starts_with('/') || path == "*") || !path.bytes().all(|b| b.is_ascii_graphic())
                     || path.contains('?') =>
-                    place, "{path:?}; a path of visible ASCII characters without query, with * at its end a beginning";
-                self.routes[..i].iter().any(|other| other.path == *path) => place, "{path:?} is there twice";
-                !(200..=599).contains(&route.status) => place, "{path}: status {}; 200 to 599", route.status;
-                bare && route.size > 0 => place, "{path}: an answer with status {} has no body; size 0", route.status;
-                route.size > 1 << 29 => place, "{path}: {} bytes; at most 536870912", route.size;
+                    place, "path must begin with /, without query, in visible ASCII characters (* at the end matches a prefix), got {path:?}";
+                self.routes[..i].iter().any(|other| other.path == *path) => place, "duplicate path {path:?}";
+                !(200..=599).contains(&route.status) => place, "{path}: status must be between 200 and 599, got {}", route.status;
+                bare && route.size > 0 => place, "{path}: a response with status {} has no body; set size = 0", route.status;
+                route.size > 1 << 29 => place, "{path}: size must be at most 536870912, got {}", route.size;
                 route.delay > Span::from_secs(30) || route.delay >= self.tcp.idle_timeout
                     && self.tcp.idle_timeout != Span::default() =>
-                    place, "{path}: a delay of {}; at most 30s, and below tcp.idle_timeout", route.delay;
+                    place, "{path}: delay must be at most 30s and below tcp.idle_timeout, got {}", route.delay;
             }
         }
     }
 
     fn check_client(&self, found: &mut Findings) {
-        rules! { found: !(1..=100).contains(&self.pipeline) => "pipeline", "{}; 1 to 100", self.pipeline; }
+        rules! { found: !(1..=100).contains(&self.pipeline) => "pipeline", "must be between 1 and 100, got {}", self.pipeline; }
         let rate = &self.rate;
         let frames = rate.rps.or(rate.pps).or(rate.bps);
         rules! { found:
             rate.cps.is_none() && rate.cc.is_none() && frames.is_none() =>
-                "rate", "there is no load; cps, cc, rps, pps or bps";
+                "rate", "missing: give cps, cc, rps, pps or bps";
             !self.is_udp() && (rate.pps.is_some() || rate.bps.is_some()) =>
-                "rate", "pps and bps are for UDP; with TCP: cps, cc or rps";
+                "rate", "pps and bps need UDP; with TCP use cps, cc or rps";
             rate.rps == Some(super::LoadRate::MAX) && (self.flood || self.interval != Span::default()) =>
-                "rate", "rps is max: without flood, and with an interval of 0";
+                "rate", "rps = \"max\" excludes flood and interval";
             self.flood && self.requests != 1 && self.interval == Span::default() && frames.is_none() =>
-                "interval", "it is 0, and a flood does not wait for answers; a time above 0";
+                "interval", "must be above 0 with flood, which does not wait for responses";
         }
         let tuples = self.tuples();
         if let Some(cc) = rate.cc.filter(|cc| u128::from(*cc) > tuples) {
             found.problem(
                 "rate.cc",
                 format!(
-                    "{cc} connections, but addresses and ports make {tuples} combinations; add addresses \
-                     or ports"
+                    "{cc} connections need as many 4-tuples, and addresses and ports have {tuples}; add addresses or ports"
                 ),
             );
         }
         rules! { found:
-            self.proxy => "proxy", "it is the server's";
-            !self.worker_answers.is_empty() => "worker_answers", "they are the server's";
+            self.proxy => "proxy", "applies to servers only";
+            !self.worker_answers.is_empty() => "worker_answers", "applies to servers only";
         }
     }
 
@@ -265,8 +261,8 @@ impl LoadJob {
 
     fn check_server(&self, found: &mut Findings) {
         rules! { found:
-            self.flood => "flood", "it is the client's";
-            self.proxy && self.is_udp() => "proxy", "it needs TCP: it is the first bytes of a connection";
+            self.flood => "flood", "applies to clients only";
+            self.proxy && self.is_udp() => "proxy", "needs TCP";
         }
     }
 
@@ -274,17 +270,18 @@ impl LoadJob {
         let shape = &self.shape;
         // A server without a duration answers until it is stopped.
         rules! { found:
-            self.is_client() && shape.duration == Span::default() => "shape.duration", "it is 0";
-            shape.drain > Span::from_secs(60) => "shape.drain", "{}; at most 1m", shape.drain;
+            self.is_client() && shape.duration == Span::default() => "shape.duration", "must be above 0";
+            shape.drain > Span::from_secs(60) => "shape.drain", "must be at most 1m, got {}", shape.drain;
         }
         for (i, point) in shape.profile.iter().enumerate() {
             rules! { found:
                 !(0.0..=10.0).contains(&point.share) =>
-                    "shape.profile", "a share of {}; 0 to 10", point.share;
+                    "shape.profile", "shares must be between 0 and 10, got {}", point.share;
                 point.at > shape.duration =>
-                    "shape.profile", "a point at {}; the duration is {}", point.at, shape.duration;
+                    "shape.profile", "the point at {} is after the end of the duration, {}", point.at, shape.duration;
                 i > 0 && point.at <= shape.profile[i - 1].at =>
-                    "shape.profile", "the point at {} is not after the one before it", point.at;
+                    "shape.profile", "points must be in ascending order, got {} after {}",
+                    point.at, shape.profile[i - 1].at;
             }
         }
     }
@@ -292,8 +289,8 @@ impl LoadJob {
     fn check_tcp(&self, found: &mut Findings) {
         let tcp = &self.tcp;
         rules! { found:
-            !(1..=1 << 30).contains(&tcp.window) => "tcp.window", "{} bytes; 1 to 1073741824", tcp.window;
-            tcp.retransmit == Span::default() => "tcp.retransmit", "it is 0; a time above 0";
+            !(1..=1 << 30).contains(&tcp.window) => "tcp.window", "must be between 1 and 1073741824, got {}", tcp.window;
+            tcp.retransmit == Span::default() => "tcp.retransmit", "must be above 0";
         }
     }
 }
@@ -305,25 +302,25 @@ fn overlap(a: &AddressRange, b: &AddressRange) -> bool {
 
 fn check_tunnel(vxlan: &Vxlan, found: &mut Findings) {
     rules! { found:
-        !(1..=0xff_ffff).contains(&vxlan.vni) => "vxlan.vni", "{} is not between 1 and 16777215", vxlan.vni;
+        !(1..=0xff_ffff).contains(&vxlan.vni) => "vxlan.vni", "must be between 1 and 16777215, got {}", vxlan.vni;
     }
     for (place, ends) in [
         ("vxlan.local", &vxlan.local),
         ("vxlan.remote", &vxlan.remote),
     ] {
-        rules! { found: ends.is_ipv6() => place, "{ends}; tunnels are over IPv4"; }
+        rules! { found: ends.is_ipv6() => place, "must be an IPv4 address, got {ends}"; }
     }
 }
 
 fn check_size(place: &str, size: u32, udp: bool, found: &mut Findings) {
     rules! { found:
         udp && size > LONGEST_DATAGRAM =>
-            place, "{size} bytes do not fit a datagram; at most {LONGEST_DATAGRAM}";
+            place, "must be at most {LONGEST_DATAGRAM} bytes with UDP, got {size}";
     }
 }
 
 fn check_path(place: &str, path: &str, found: &mut Findings) {
-    rules! { found: path.is_empty() => place, "the path of its file is empty"; }
+    rules! { found: path.is_empty() => place, "the path of the file is empty"; }
 }
 
 /// Checks an HTTP request line: RFC 9112 section 3 allows a method, a target and only the blanks between them.
@@ -331,12 +328,12 @@ fn check_http(request: &HttpRequest, found: &mut Findings) {
     let visible = |text: &str| text.chars().all(|c| c.is_ascii_graphic());
     rules! { found:
         request.method.is_empty() || !request.method.bytes().all(|b| b.is_ascii_alphabetic()) =>
-            "request.http.method", "{:?}; letters, such as GET", request.method;
+            "request.http.method", "expected letters, such as GET, got {:?}", request.method;
         !request.path.starts_with('/') || !visible(&request.path) =>
-            "request.http.path", "{:?}; / and visible ASCII characters", request.path;
-        !visible(&request.host) => "request.http.host", "{:?}; visible ASCII characters", request.host;
+            "request.http.path", "expected / and visible ASCII characters, got {:?}", request.path;
+        !visible(&request.host) => "request.http.host", "expected visible ASCII characters, got {:?}", request.host;
         request.size != 0 && request.body != 0 =>
-            "request.http.size", "it is given, and body too; one of the two";
+            "request.http.size", "size and body exclude each other";
     }
 }
 

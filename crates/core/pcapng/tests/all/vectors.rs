@@ -620,8 +620,8 @@ fn oddities_are_warnings() {
     assert_eq!(
         warnings.lines().collect::<Vec<_>>(),
         [
-            "frames of which more was captured than they had: 1",
-            "stamps with a fraction of one second or more: 1"
+            "frames with a captured length above their original length: 1",
+            "timestamps with an invalid fraction (one second or more): 1"
         ]
     );
 

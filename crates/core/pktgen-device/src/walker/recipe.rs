@@ -112,7 +112,7 @@ fn in_order(current: u32, min: u32, max: u32) -> Result<PlaceSelection, &'static
     let next = super::step(current, min, max).checked_sub(min);
     Ok(PlaceSelection::InOrder {
         places: u64::from(max - min) + 1,
-        next: u64::from(next.ok_or("a field is not yet in its range")?),
+        next: u64::from(next.ok_or("a field is outside its range")?),
     })
 }
 
@@ -132,7 +132,7 @@ impl Walker {
     /// The reason why tables cannot describe the packets.
     pub fn recipe(&self) -> Result<Recipe, &'static str> {
         if self.is_in_hand() {
-            return Err("a packet is in hand");
+            return Err("a packet is pending");
         }
         let c = &self.config;
         let headers = self.headers as usize;
@@ -187,7 +187,7 @@ impl Walker {
             udp_checksum: c.flags.has(Flags::UDPCSUM),
             sequence: self.progress.seq_num,
             time: (!c.flags.has(Flags::NO_TIMESTAMP)).then_some(self.time_form),
-            copies: u32::try_from(self.copies()).map_err(|_| "a packet is sent too often")?,
+            copies: u32::try_from(self.copies()).map_err(|_| "a packet is sent too many times")?,
             burst: self.config.burst.max(1) as u32,
         })
     }
@@ -288,7 +288,7 @@ impl Walker {
         let (c, p) = (&self.config, &self.progress);
         let mut walks = RecipeWalks::default();
         if c.flows > 0 {
-            return Err("its flows are a table (flows)");
+            return Err("the flows form a table (flows)");
         }
         self.regular_macs(&mut walks)?;
         self.regular_tags(&mut walks);
@@ -332,7 +332,7 @@ impl Walker {
         }
         if c.is_ipv6() {
             if !c.dst6_min.is_unspecified() {
-                return Err("its IPv6 destinations are random in all bits (dst6_min)");
+                return Err("all bits of the IPv6 destinations are random (dst6_min)");
             }
         } else {
             let ip_at = udp_at - 20;
@@ -342,7 +342,7 @@ impl Walker {
             };
             let (src, dst) = (self.source, self.destination);
             if dst.0 < dst.1 && c.flags.has(Flags::IPDST_RND) && has_excluded(dst.0, dst.1 - 1) {
-                return Err("addresses that are never drawn are in the range of its destinations");
+                return Err("the destination range includes excluded addresses");
             }
             for (at, (min, max), flag, current) in [
                 (12, src, Flags::IPSRC_RND, p.saddr),
@@ -397,7 +397,7 @@ impl Walker {
             let places = count as u64;
             let first = wb_wire::MacAddr(base).to_u64();
             if (first & 0xff_ffff_ffff) + places > 1 << 40 || u64::from(next) >= places {
-                return Err("its MAC addresses begin again within a walk");
+                return Err("the MAC addresses wrap around within a walk");
             }
             walks.fields.push(FieldRecipe {
                 at,

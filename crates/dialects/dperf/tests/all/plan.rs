@@ -266,7 +266,7 @@ fn requests() {
     );
     assert_eq!(
         told(&format!("{CLIENT}protocol http\nhttp_path /é")),
-        ["a.conf:8: E_VALUE: port 1: \"/é\"; / and visible ASCII characters"]
+        ["a.conf:8: E_VALUE: port 1: expected / and visible ASCII characters, got \"/é\""]
     );
 }
 

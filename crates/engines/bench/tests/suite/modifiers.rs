@@ -121,19 +121,19 @@ fn what_cannot_be_is_refused() {
     for (more, what) in [
         (
             "tests = [\"loss\"]\nmodifiers = [\"bursts\"]",
-            "tests throughput and ndr",
+            "needs test throughput or ndr",
         ),
         (
             "tests = [\"y1564\"]\nmodifiers = [\"broadcast\"]",
-            "y1564 has none",
+            "modifiers and test y1564 exclude each other",
         ),
         (
             "modifiers = [\"bursts\", \"broadcast\"]",
-            "each is a run of its own",
+            "bursts and broadcast exclude each other",
         ),
         (
             "modifiers = [\"bursts\", \"bursts\"]",
-            "modifier bursts is named twice",
+            "duplicate modifier bursts",
         ),
         (
             "modifiers = [\"bursts\"]\nburst_lengths = []",
@@ -141,11 +141,11 @@ fn what_cannot_be_is_refused() {
         ),
         (
             "modifiers = [\"bursts\"]\nburst_lengths = [16, 16]",
-            "16 is named twice",
+            "duplicate length 16",
         ),
         (
             "modifiers = [\"bursts\"]\nburst_lengths = [1]",
-            "burst_lengths: 1; 2 to 1048576",
+            "burst_lengths must be between 2 and 1048576, got 1",
         ),
         (
             "tests = [\"reset\"]\n[procedure.suite.reset]\ntrigger = \" \"",
@@ -153,11 +153,11 @@ fn what_cannot_be_is_refused() {
         ),
         (
             "tests = [\"reset\"]\n[procedure.suite.reset]\npatience = \"1ms\"",
-            "reset.patience is 1ms; at least 100ms",
+            "reset.patience must be at least 100ms, got 1ms",
         ),
         (
             "tests = [\"y1564\"]\n[[procedure.suite.service]]\ncir = \"1mbps\"\nloss = \"100%\"",
-            "loss is 1; less than 1",
+            "loss must be less than 1, got 1",
         ),
     ] {
         let refused = refused(more);

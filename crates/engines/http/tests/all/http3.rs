@@ -170,22 +170,30 @@ fn what_breaks_the_protocol_ends_the_connection_under_malformed() {
         ("DATA comes before", code::FRAME_UNEXPECTED, |end, id| {
             end.say(id, b"\0\x05hello");
         }),
-        ("within a frame", code::FRAME_ERROR, |end, id| {
+        ("inside a frame", code::FRAME_ERROR, |end, id| {
             end.say(id, b"\x01\x05\0");
             end.finish(id);
         }),
-        ("no room", code::DECOMPRESSION_FAILED, |end, id| {
-            end.say(id, b"\x01\x03\x02\0\x80");
-        }),
-        ("has to stay", code::CLOSED_CRITICAL_STREAM, |end, _| {
-            let control = end.control;
-            end.finish(control);
-        }),
+        (
+            "empty dynamic table",
+            code::DECOMPRESSION_FAILED,
+            |end, id| {
+                end.say(id, b"\x01\x03\x02\0\x80");
+            },
+        ),
+        (
+            "closed a critical stream",
+            code::CLOSED_CRITICAL_STREAM,
+            |end, _| {
+                let control = end.control;
+                end.finish(control);
+            },
+        ),
         ("twice", code::FRAME_UNEXPECTED, |end, _| {
             let control = end.control;
             end.say(control, b"\x04\0");
         }),
-        ("pushes", code::ID_ERROR, |end, _| {
+        ("push is disabled", code::ID_ERROR, |end, _| {
             let push = end.quic.streams().open(Dir::Uni).unwrap();
             end.say(push, b"\x01\0");
         }),

@@ -275,49 +275,55 @@ fn answers_of_every_form_are_whole() {
 fn what_breaks_the_protocol_ends_the_connection_under_malformed() {
     type Say = fn(&mut End, u32) -> Option<()>;
     let ways: [(&str, u32, Say); 16] = [
-        ("longer than allowed", code::FRAME_SIZE_ERROR, |end, _| {
-            end.say(b"SSH-2.0-OpenSSH\r\n")
-        }),
         (
-            "SETTINGS is no multiple",
+            "longer than the allowed maximum",
+            code::FRAME_SIZE_ERROR,
+            |end, _| end.say(b"SSH-2.0-OpenSSH\r\n"),
+        ),
+        (
+            "SETTINGS length is not a multiple",
             code::FRAME_SIZE_ERROR,
             |end, _| end.frame(kind::SETTINGS, 0, 0, &[0; 5]),
         ),
-        ("PING has not 8", code::FRAME_SIZE_ERROR, |end, _| {
+        ("PING length is not 8", code::FRAME_SIZE_ERROR, |end, _| {
             end.frame(kind::PING, 0, 0, &[0; 7])
         }),
         (
-            "RST_STREAM has not 4",
+            "RST_STREAM length is not 4",
             code::FRAME_SIZE_ERROR,
             |end, stream| end.frame(kind::RST_STREAM, 0, stream, &[0; 3]),
         ),
         (
-            "WINDOW_UPDATE has not 4",
+            "WINDOW_UPDATE length is not 4",
             code::FRAME_SIZE_ERROR,
             |end, _| end.frame(kind::WINDOW_UPDATE, 0, 0, &[0; 5]),
         ),
-        ("GOAWAY has less", code::FRAME_SIZE_ERROR, |end, _| {
+        ("GOAWAY shorter than 8", code::FRAME_SIZE_ERROR, |end, _| {
             end.frame(kind::GOAWAY, 0, 0, &[0; 7])
         }),
-        ("grows by nothing", code::PROTOCOL_ERROR, |end, _| {
+        ("increment 0", code::PROTOCOL_ERROR, |end, _| {
             end.frame(kind::WINDOW_UPDATE, 0, 0, &[0; 4])
         }),
-        (
-            "larger than 2147483647",
-            code::FLOW_CONTROL_ERROR,
-            |end, _| end.frame(kind::WINDOW_UPDATE, 0, 0, &u32::MAX.to_be_bytes()),
-        ),
-        ("pushes", code::PROTOCOL_ERROR, |end, stream| {
+        ("above 2147483647", code::FLOW_CONTROL_ERROR, |end, _| {
+            end.frame(kind::WINDOW_UPDATE, 0, 0, &u32::MAX.to_be_bytes())
+        }),
+        ("push is disabled", code::PROTOCOL_ERROR, |end, stream| {
             let payload = [&[0, 0, 0, 2][..], &head()].concat();
             end.frame(kind::PUSH_PROMISE, flag::END_HEADERS, stream, &payload)
         }),
-        ("does not go on", code::PROTOCOL_ERROR, |end, stream| {
-            end.frame(kind::HEADERS, 0, stream, &head())?;
-            end.frame(kind::PING, 0, 0, &[0; 8])
-        }),
-        ("that never began", code::PROTOCOL_ERROR, |end, stream| {
-            end.frame(kind::CONTINUATION, flag::END_HEADERS, stream, &head())
-        }),
+        (
+            "without its CONTINUATION",
+            code::PROTOCOL_ERROR,
+            |end, stream| {
+                end.frame(kind::HEADERS, 0, stream, &head())?;
+                end.frame(kind::PING, 0, 0, &[0; 8])
+            },
+        ),
+        (
+            "CONTINUATION without HEADERS",
+            code::PROTOCOL_ERROR,
+            |end, stream| end.frame(kind::CONTINUATION, flag::END_HEADERS, stream, &head()),
+        ),
         (
             "longer than its frame",
             code::PROTOCOL_ERROR,
@@ -326,16 +332,18 @@ fn what_breaks_the_protocol_ends_the_connection_under_malformed() {
                 end.frame(kind::DATA, flag::PADDED, stream, &[3, 0, 0])
             },
         ),
-        ("nobody began", code::PROTOCOL_ERROR, |end, stream| {
+        ("on an idle stream", code::PROTOCOL_ERROR, |end, stream| {
             end.answer(stream + 1000)
         }),
-        ("has ended", code::STREAM_CLOSED, |end, stream| {
+        ("on a closed stream", code::STREAM_CLOSED, |end, stream| {
             end.answer(stream)?;
             end.frame(kind::DATA, 0, stream, b"more")
         }),
-        ("no room", code::COMPRESSION_ERROR, |end, stream| {
-            end.frame(kind::HEADERS, flag::END_HEADERS, stream, &[0xbe])
-        }),
+        (
+            "empty dynamic table",
+            code::COMPRESSION_ERROR,
+            |end, stream| end.frame(kind::HEADERS, flag::END_HEADERS, stream, &[0xbe]),
+        ),
         (
             "longer than 64 KiB",
             code::ENHANCE_YOUR_CALM,
@@ -383,21 +391,21 @@ fn what_is_wrong_with_one_answer_is_its_own() {
         block
     }
     let ways: [(&str, Say); 12] = [
-        ("no status", |end, stream| {
+        ("missing :status", |end, stream| {
             end.frame(kind::HEADERS, 5, stream, &block(&[("x-a", "b")]))
         }),
         ("100 to 599", |end, stream| {
             end.frame(kind::HEADERS, 5, stream, &block(&[(":status", "999")]))
         }),
-        ("pseudo header", |end, stream| {
+        ("pseudo-header", |end, stream| {
             let fields = [("x-a", "b"), (":status", "200")];
             end.frame(kind::HEADERS, 5, stream, &block(&fields))
         }),
-        ("name of a header", |end, stream| {
+        ("invalid header name", |end, stream| {
             let fields = [(":status", "200"), ("X-A", "b")];
             end.frame(kind::HEADERS, 5, stream, &block(&fields))
         }),
-        ("only HTTP/1.1", |end, stream| {
+        ("HTTP/1.1 only", |end, stream| {
             let fields = [(":status", "200"), ("connection", "close")];
             end.frame(kind::HEADERS, 5, stream, &block(&fields))
         }),
@@ -405,7 +413,7 @@ fn what_is_wrong_with_one_answer_is_its_own() {
             let fields = [(":status", "200"), ("x-a", "b\r\nc: d")];
             end.frame(kind::HEADERS, 5, stream, &block(&fields))
         }),
-        ("no number, or two", |end, stream| {
+        ("repeated Content-Length", |end, stream| {
             let fields = [
                 (":status", "200"),
                 ("content-length", "5"),
@@ -416,7 +424,7 @@ fn what_is_wrong_with_one_answer_is_its_own() {
         ("interim", |end, stream| {
             end.frame(kind::HEADERS, 5, stream, &block(&[(":status", "103")]))
         }),
-        ("another protocol", |end, stream| {
+        ("status 101", |end, stream| {
             end.frame(kind::HEADERS, 4, stream, &block(&[(":status", "101")]))
         }),
         ("shorter", |end, stream| {
@@ -427,7 +435,7 @@ fn what_is_wrong_with_one_answer_is_its_own() {
             end.frame(kind::HEADERS, 4, stream, &head())?;
             end.frame(kind::DATA, 1, stream, b"hello!")
         }),
-        ("before its head", |end, stream| {
+        ("DATA before HEADERS", |end, stream| {
             end.frame(kind::DATA, 1, stream, b"hello")
         }),
     ];
@@ -775,7 +783,7 @@ fn who_speaks_no_http2_is_told_before_a_request_is_sent() {
         "{all:?}"
     );
     assert!(
-        said(&outcomes).contains("does not begin as HTTP/2"),
+        said(&outcomes).contains("did not start with an HTTP/2 preface"),
         "{}",
         said(&outcomes)
     );

@@ -341,7 +341,7 @@ fn what_cannot_be_is_refused() {
     for (words, part) in [
         (
             "rfc2544 --criteria ndr>=1",
-            "not measured by a suite of these tests",
+            "not measured by a suite with these tests",
         ),
         ("ndr --criteria cps>=1", "it measures ndr, pdr"),
         ("pdr --criteria ndr>=1", "it measures pdr"),

@@ -398,9 +398,9 @@ fn a_conversion_keeps_what_the_file_says_or_lists_what_it_loses() {
     let said = folder.complaint(0, &["rich.pcapng", "-w", "copy.pcapng"]);
     assert_eq!(
         said,
-        "wirebench: not copied: comments of interfaces, addresses of interfaces, \
-         hardware of interfaces, separate transmit and receive speeds, further comments of packets, \
-         hashes of packets, verdicts on packets, custom options\n"
+        "wirebench: not copied: interface comments, interface addresses, \
+         interface hardware, separate transmit and receive speeds, additional packet comments, \
+         packet hashes, packet verdicts, custom options\n"
     );
     let copy = folder.get("copy.pcapng");
     let has = |text: &str| {
@@ -419,8 +419,8 @@ fn a_conversion_keeps_what_the_file_says_or_lists_what_it_loses() {
     let said = folder.complaint(0, &["copy.pcapng", "-w", "copy.pcap"]);
     assert_eq!(
         said,
-        "wirebench: not copied: hardware of sections, systems of sections, programs of sections, \
-         comments of sections, names and descriptions of interfaces, comments of packets\n"
+        "wirebench: not copied: section hardware, section operating systems, section programs, \
+         section comments, interface names and descriptions, packet comments\n"
     );
 }
 
@@ -499,7 +499,7 @@ fn what_cannot_be_done_is_said_in_a_line() {
         (&["nowhere"][..], "cannot open nowhere"),
         (&[], "no file given"),
         (&["a.pcap", "b.pcap"], "cannot open b.pcap"),
-        (&["text"], "neither pcap nor pcapng"),
+        (&["text"], "not a pcap or pcapng file"),
         (&["."], "got a directory"),
         (&["-I", "a.pcap"], "-I of tcpdump"),
         (&["-u", "a.pcap"], "-u of tcpdump"),

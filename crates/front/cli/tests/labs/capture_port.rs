@@ -396,7 +396,7 @@ fn queues_that_are_not_named_stay_with_the_host() {
     assert_eq!(one.captured + beside.captured, frames, "{one:?} {beside:?}");
     for (options, why) in [
         (&["--xdp", "--queues", "5"][..], "queue 5"),
-        (&["--queues", "1"], "opened by xdp"),
+        (&["--queues", "1"], "need the xdp driver"),
         (&["--xdp", "--xdp-ring", "1000"], "power of two"),
         (
             &["--ring", "64KiB", "--block-size", "64KiB"],
@@ -616,7 +616,7 @@ fn the_words_of_others_are_taken_or_refused_in_one_line() {
     for (options, why) in [
         (&["-y", "LINUX_SLL"][..], "EN10MB"),
         (&["-a", "files:2"], "-a files need -w"),
-        (&["-a", "files:2", "-w", "x.pcap"], "begin the next file"),
+        (&["-a", "files:2", "-w", "x.pcap"], "needs rotate_bytes, rotate_time or rotate_frames"),
         (&["-b", "interval:2"], "-a files need -w"),
         (&["-b", "nametimenum:2"], "duration:N"),
         (&["--offloads", "on"], "off"),

@@ -267,7 +267,10 @@ fn a_server_without_http2_is_told_and_never_asked_otherwise() {
     let nginx = Nginx::start(&lab.node("b"), "198.19.1.2");
     for (url, what) in [
         ("https://198.19.1.2/one", "ALPN"),
-        ("http://198.19.1.2/one", "does not begin as HTTP/2 does"),
+        (
+            "http://198.19.1.2/one",
+            "did not start with an HTTP/2 preface",
+        ),
     ] {
         let line = format!("http -q --json --http2 -c 1 -d 300ms {url}");
         let output = ours(&lab.node("a"), &line.split(' ').collect::<Vec<_>>());

@@ -109,8 +109,8 @@ fn a_bad_path_costs_our_tcp_no_request() {
 #[test]
 fn what_our_tcp_cannot_do_is_refused_in_a_line() {
     for (words, wanted) in [
-        ("https://198.19.1.2/", "no TLS"),
-        ("http://web.lab/", "nobody looks up"),
+        ("https://198.19.1.2/", "does not support TLS"),
+        ("http://web.lab/", "does not resolve names"),
         ("--data x.csv http://198.19.1.2/", "data"),
         ("-c 100k http://198.19.1.2/", "connections"),
     ] {

@@ -153,7 +153,7 @@ fn a_load_a_stream_a_capture_and_a_probe_share_two_ports() {
     for (criterion, said) in [
         ("unsent<=100%", "traffic.unsent<=100% or load.unsent"),
         ("probe.netdev.db.tx_drops<=0", "netdev.db.tx_dropped"),
-        ("web.cps>=1", "there is no job \"web\""),
+        ("web.cps>=1", "unknown job \"web\""),
     ] {
         let refused = plan(&lab, &folder, 2, &format!("{criterion:?}"));
         let output = run(&["run", &refused]);

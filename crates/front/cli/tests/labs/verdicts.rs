@@ -42,7 +42,7 @@ fn ends(line: &str, verdict: &str, code: i32, reason: &str) -> Value {
 #[track_caller]
 fn assert_blames_the_far_end(report: &Value) {
     let by = report["limited_by"].as_str().unwrap();
-    for wrong in ["the plan", "the rate", "the answers"] {
+    for wrong in ["the plan", "the rate", "closed loop"] {
         assert!(!by.contains(wrong), "{by}");
     }
 }

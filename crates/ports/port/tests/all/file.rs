@@ -193,7 +193,7 @@ fn what_cannot_be_replayed_is_refused_in_one_line() {
     );
     let text = dir.path().join("text");
     std::fs::write(&text, "no capture file").unwrap();
-    assert!(refused(&text, Timing::AsFastAsPossible).contains("neither pcap nor pcapng"));
+    assert!(refused(&text, Timing::AsFastAsPossible).contains("not a pcap or pcapng file"));
     let missing = dir.path().join("missing");
     assert!(refused(&missing, Timing::AsFastAsPossible).starts_with("cannot open the file: "));
     // Sparse: uses no disk space.

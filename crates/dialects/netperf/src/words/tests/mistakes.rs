@@ -164,7 +164,7 @@ fn what_is_wrong_is_said_in_one_line() {
         ("-s x", "netperf: -s x: not a whole number"),
         ("-w 5x", "netperf: -w 5x: not a time"),
         ("-w 2148s", "netperf: -w 2148s: not a time"),
-        ("-b 1 -w 0", "netperf: -w: it is 0 and burst is not; "),
+        ("-b 1 -w 0", "netperf: -w: must be above 0 with bursts"),
         (
             "-I 95,x",
             "netperf: -I 95,x: the width is not a number of percent\n",
@@ -192,7 +192,7 @@ fn what_is_wrong_is_said_in_one_line() {
         ),
         (
             "-t UDP_STREAM -- -m 65508",
-            "netperf: -- -m: 65508; a datagram holds at most 65507 bytes\n",
+            "netperf: -- -m: must be at most 65507 bytes for datagrams, got 65508\n",
         ),
         (
             "-t UDP_RR -- -r 1,65508",

@@ -296,13 +296,13 @@ impl Input {
         };
         type Has = fn(&SectionTexts) -> bool;
         let texts: [(&str, Has); 4] = [
-            ("hardware of sections", |s| s.hardware.is_some()),
-            ("systems of sections", |s| s.os.is_some()),
-            ("programs of sections", |s| {
+            ("section hardware", |s| s.hardware.is_some()),
+            ("section operating systems", |s| s.os.is_some()),
+            ("section programs", |s| {
                 let ours = |text: &String| text.starts_with("wirebench ");
                 s.application.as_ref().is_some_and(|text| !ours(text))
             }),
-            ("comments of sections", |s| s.comment.is_some()),
+            ("section comments", |s| s.comment.is_some()),
         ];
         let texts = texts.into_iter();
         let lost = texts.filter(|(_, has)| sections.iter().any(has));

@@ -81,7 +81,7 @@ fn mistakes_and_refusals_of_socket_tests() {
         (
             format!("netperf {host} -t UDP_STREAM -- -m 70000"),
             1,
-            &["70000; a datagram holds at most 65507 bytes"],
+            &["must be at most 65507 bytes for datagrams, got 70000"],
             1,
         ),
         (

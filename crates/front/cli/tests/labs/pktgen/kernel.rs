@@ -68,7 +68,7 @@ fn settings_beyond_the_kernel_go_by_a_queue_and_say_why() {
     let folder = Folder::mount(&lab.node("a"), &[]);
     folder.device("a0", &["count 100", "dst 198.18.0.42"]);
     for (setting, why) in [
-        ("flows 4", "its flows are a table"),
+        ("flows 4", "the flows form a table"),
         ("flows 0", ""),
         ("xmit_mode queue_xmit", "xmit_mode"),
     ] {
@@ -93,7 +93,7 @@ fn settings_beyond_the_kernel_go_by_a_queue_and_say_why() {
         .finish(super::PATIENCE);
     let said = folder.result("a0");
     assert!(
-        said.contains("not supported by the live driver: its flows are a table"),
+        said.contains("not supported by the live driver: the flows form a table"),
         "{said}, {}",
         text(&output.stderr)
     );
