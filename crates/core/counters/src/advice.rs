@@ -260,7 +260,7 @@ pub fn cpu_advice(power: &Power, cpus: &BTreeMap<u32, CpuShares>) -> Vec<Advice>
         advice.push(machine_advice(
             "T12",
             format!(
-                "governor {governor} on CPU {cpu} ({count} CPUs in total): the clock frequency changes with the load"
+                "governor {governor} on CPU {cpu} ({count} in total): the clock frequency changes with the load"
             ),
             Some("cpupower frequency-set -g performance".to_owned()),
             "more power and heat on all CPUs",
@@ -402,7 +402,7 @@ mod tests {
             interface_advice(&seen, &BTreeMap::new(), &[])
         };
         for (xps, said) in [
-            (&[&[][..], &[]][..], "none of 2 queues"),
+            (&[&[][..], &[]][..], "none of the 2 transmit queues"),
             (&[&[0, 2][..], &[1]][..], "some are used by several CPUs"),
             (&[&[0][..], &[]][..], "or by none"),
             (&[&[0][..], &[0]][..], "some are used by several CPUs"),
@@ -460,14 +460,14 @@ mod tests {
             .map(|a| a.evidence)
             .collect::<Vec<_>>();
         assert!(
-            said[0].starts_with("governor powersave on CPU 3 (1 in all)"),
+            said[0].starts_with("governor powersave on CPU 3 (1 in total)"),
             "{said:?}"
         );
         assert!(
             said[1].contains("C6, with a wake-up latency of 133 us"),
             "{said:?}"
         );
-        assert_eq!(said[2], "the hypervisor took 7 % of CPU 1 away");
+        assert_eq!(said[2], "the hypervisor took 7 % of CPU 1 (steal time)");
         assert_eq!(said.len(), 3);
         let shallow = Power {
             deepest: Some(("C1".to_owned(), 2)),

@@ -311,7 +311,7 @@ fn unmeasured(criterion: &Criterion, meant: &[(JobKind, Plan)]) -> String {
         let what = match names.is_empty() {
             true if *kind == JobKind::Probe => "use probe.COUNTER".to_owned(),
             true => "it has no metrics for criteria".to_owned(),
-            false => format!("known: {}", names.join(", ")),
+            false => format!("use one of {}", names.join(", ")),
         };
         let is_time = *kind == JobKind::Socket && matches!(criterion.metric, Latency(_));
         let hint = match is_time {
@@ -419,7 +419,7 @@ mod tests {
         assert!(of(Quantity::Cc, "cc>=1").is_ok() && of(Quantity::Rps, "rps>=1").is_ok());
         assert!(of(Quantity::Cps, "cc>=1").is_err() && of(Quantity::Cps, "ndr>=1mbps").is_err());
         let said = of(Quantity::Frames, "throughput>=1").unwrap_err();
-        assert!(said.ends_with("it measures ndr, pdr"), "{said}");
+        assert!(said.ends_with("use one of ndr, pdr"), "{said}");
     }
 
     #[test]

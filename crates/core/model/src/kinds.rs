@@ -252,12 +252,12 @@ mod tests {
         ] {
             assert_eq!(judged(one), "");
         }
-        assert!(judged("server 2.http_p99<=1ms").contains("not measured by a server"));
+        assert!(judged("server 2.http_p99<=1ms").contains("not measured by a load server"));
         assert!(judged("web.loss<=0").contains("\"client 1\", \"server 2\""));
-        assert!(judged("probe.drops<=0").contains("no probe"));
+        assert!(judged("probe.drops<=0").contains("has no probe job"));
         assert!(judged("cc>=1").contains("not measured by a trial"));
         assert!(judged("capture.p99<=1ms").contains("not measured by a capture"));
-        assert!(judged("socket.loss<=0").contains("no socket"));
+        assert!(judged("socket.loss<=0").contains("has no socket job"));
         let mut plan = mix(TagKind::Wirebench);
         plan.criteria = vec!["capture.loss<=0".parse().unwrap()];
         assert_eq!(plan.part(JobKind::Capture).criteria, plan.criteria);

@@ -651,7 +651,10 @@ mod tests {
             ..crate::device::WatchJob::default()
         });
         let refused = problems(&plan);
-        assert!(refused.contains("a watch does not see"), "{refused}");
+        assert!(
+            refused.contains("a watch does not get the frames"),
+            "{refused}"
+        );
         plan.loads.clear();
         plan.traffic[0].tx = None;
         assert!(problems(&plan).contains("traffic and devices"), "{plan:?}");

@@ -22,7 +22,7 @@ pub enum FormatProblem {
     #[error("truncated file header")]
     TruncatedHeader,
     /// The file ends inside a record or block.
-    #[error("truncated: {what} needs {needed} bytes, {present} left")]
+    #[error("truncated: {what} needs {needed} bytes, {present} present")]
     Truncated {
         /// Name of the truncated part.
         what: &'static str,

@@ -216,7 +216,7 @@ mod tests {
         let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
         for part in [
             "8.8.8.8 is outside",
-            "80 is also client.port",
+            "is also client.port",
             "node and ssh exclude each other",
             "ssh must be [USER@]HOST",
             "needs counters or gauges",

@@ -309,11 +309,11 @@ mod tests {
         for (text, what) in [
             (
                 format!("src = \"198.18.1.1\"\n{with}"),
-                "modifier management; 198.18.1.1 is whom the queries are from",
+                "modifier management: 198.18.1.1 is the source of the queries",
             ),
             (
                 format!("{with}[procedure.suite.management]\naddress = \"2001:2::1\"\n"),
-                "from 198.18.1.2 nobody asks 2001:2::1",
+                "198.18.1.2 and 2001:2::1 have different IP versions",
             ),
             (
                 "[procedure.suite]\nmodifiers = [\"filters\"]\nfilter_conditions = 7\n".to_owned(),

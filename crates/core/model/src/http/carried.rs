@@ -263,7 +263,7 @@ mod tests {
                     connections: 100_000,
                     ..job()
                 },
-                "combinations",
+                "64512; add addresses or ports",
             ),
             (
                 HttpJob {

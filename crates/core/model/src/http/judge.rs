@@ -187,7 +187,7 @@ mod tests {
                 assert_eq!(fault(&fine, piece), "", "{piece} {fine:?}");
             }
             assert!(fault(&status(201), piece).contains("200"));
-            assert!(fault(&header("X-B"), piece).contains("no x-b"));
+            assert!(fault(&header("X-B"), piece).contains("missing header x-b"));
             assert!(fault(&header("X-A: three"), piece).contains("one"));
             for other in ["bye", "hello  ", "worlds"] {
                 assert!(fault(&body(other), piece).contains("begins \"hello world\""));

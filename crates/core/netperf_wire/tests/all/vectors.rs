@@ -827,8 +827,8 @@ fn what_would_hurt_is_named() {
     bytes[104..108].copy_from_slice(&7u32.to_be_bytes());
     assert_eq!(
         Request::parse(&bytes).expect_err("refused").to_string(),
-        "control message: direction is 7; 0 (connect), 2 (server sends), 4 (server receives) or 6 \
-         (both) is allowed"
+        "control message: direction must be 0 (connect), 2 (server sends), 4 (server receives) or 6 \
+         (both), got 7"
     );
 
     // Sizes at their limit, and odd but harmless values.

@@ -236,7 +236,7 @@ fn what_is_wrong_with_one_answer_is_its_own() {
     type Of = fn(&HttpFailures) -> u64;
     let ways: [(&str, Of, Say); 4] = [
         (
-            "no status",
+            "missing :status",
             |f| f.malformed,
             |end, id| {
                 end.say(id, &head(&[("a", "b")]));

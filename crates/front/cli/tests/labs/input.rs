@@ -40,12 +40,9 @@ fn what_needs_no_interface() {
         (&["tx", "-i", out, "--size", "99999"], &["64 to 16384"]),
         (
             &["tx", "-i", out, "--size", "64", "--proto", "tcp"],
-            &["smallest is 76"],
+            &["minimum is 76"],
         ),
-        (
-            &["tx", "-i", out, "--size", "64", "-6"],
-            &["smallest is 84"],
-        ),
+        (&["tx", "-i", out, "--size", "64", "-6"], &["minimum is 84"]),
         (&["tx", "-i", out, "--rate", "10"], &["kpps"]),
         (&["tx", "-i", out, "--rate", "5%", "--count", "1"], &["pps"]),
         (&["tx", "-i", out, "--vary", "nope=inc:1-2"], &["sport"]),
