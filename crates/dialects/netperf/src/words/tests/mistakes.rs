@@ -170,7 +170,7 @@ fn what_is_wrong_is_said_in_one_line() {
             "netperf: -I 95,x: the width is not a number of percent\n",
         ),
         ("-i x", "netperf: -i x: not a whole number"),
-        ("-a 7", "netperf: -a: 7; a power of two"),
+        ("-a 7", "netperf: -a: must be a power of two"),
         (
             "-A ,",
             "netperf: -A ,: it holds no value; `a`, `a,b`, `a,` and `,b` are allowed\n",
@@ -196,7 +196,7 @@ fn what_is_wrong_is_said_in_one_line() {
         ),
         (
             "-t UDP_RR -- -r 1,65508",
-            "netperf: -- -r: 65508; a datagram",
+            "netperf: -- -r: must be at most 65507 bytes for datagrams, got 65508",
         ),
         (
             "-- -b 65537",
