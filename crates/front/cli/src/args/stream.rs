@@ -18,7 +18,7 @@ pub(crate) struct StreamArgs {
     /// headers and tag, at least 64].
     #[arg(long, value_name = "SIZE")]
     size: Option<SizeModel>,
-    /// Rate of all workers together: 100kpps, 1.2mpps, 10gbps (layer 1), 9gbps-l2, 37%, max.
+    /// Rate of all workers together: 100kpps or 100k, 1.2mpps, 10gbps (layer 1), 9gbps-l2, 37%, max.
     #[arg(long, value_name = "RATE", default_value = "max")]
     rate: Rate,
     /// Send bursts of this many back-to-back frames, one every --gap, instead of a rate.

@@ -616,7 +616,10 @@ fn the_words_of_others_are_taken_or_refused_in_one_line() {
     for (options, why) in [
         (&["-y", "LINUX_SLL"][..], "EN10MB"),
         (&["-a", "files:2"], "-a files need -w"),
-        (&["-a", "files:2", "-w", "x.pcap"], "needs rotate_bytes, rotate_time or rotate_frames"),
+        (
+            &["-a", "files:2", "-w", "x.pcap"],
+            "needs rotate_bytes, rotate_time or rotate_frames",
+        ),
         (&["-b", "interval:2"], "-a files need -w"),
         (&["-b", "nametimenum:2"], "duration:N"),
         (&["--offloads", "on"], "off"),
