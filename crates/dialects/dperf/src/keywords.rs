@@ -230,7 +230,7 @@ macro_rules! switch {
             read: |words, config| {
                 words.check_count(0..=0)?;
                 if config.$field {
-                    words.add_warning(Code::Repeated, "is on already");
+                    words.add_warning(Code::Repeated, "is already on");
                 }
                 config.$field = true;
                 Ok(())
@@ -327,14 +327,14 @@ pub static KEYWORDS: &[ConfigKeyword] = &[
     choice!(
         "mode", mode, Both, "client or server",
         |c| c.mode == Mode::Server, |c| c.mode == Mode::Server || c.places.has_keyword("mode"),
-        "Which side this is. Default client.",
+        "Side of this file. Default client.",
         "client" => Mode::Client, "server" => Mode::Server
     ),
     keyword! { "cpu", "N|A-B …", Both, "CPU numbers 0 to 8191, none twice",
     "CPUs of the workers. Required.", |c| !c.cpus.is_empty(), read_cpu, show_cpu },
     text! { "socket_mem", socket_mem, Both, |w| w.len() <= 63,
-    "MB for each NUMA node, such as 4096,0; 63 characters at most",
-    "Memory of DPDK. Without effect here." },
+    "MB for each NUMA node, such as 4096,0; at most 63 characters",
+    "Memory of DPDK. No effect." },
     keyword! { "duration", "TIME", Both, "at least 1 s, such as 60, 100s, 1.5m, 2h, 1d",
     "Steady phase in s, m, h or d. Default 60 s.", |c| c.duration.is_some(), |words, config| {
         let word = words.only_argument()?;
@@ -356,7 +356,7 @@ pub static KEYWORDS: &[ConfigKeyword] = &[
     keyword! { "port", "DEVICE IP GATEWAY [MAC]", Both,
     "DEVICE 0000:1b:00.0, 1b:00.0, if:NAME, vdev:DRIVER,iface=NAME or bondMODE:POLICY(PCI,…) \
         with MODE 0 to 6, POLICY 0 to 3, 1 to 4 PCI addresses; two different addresses of one \
-        family; MAC 02:00:00:00:00:01", "A port, its address, and where its frames go. Required.",
+        family; MAC 02:00:00:00:00:01", "A port, its address, gateway and gateway MAC. Required.",
     |_| false, read_port, |c| {
         c.ports
             .iter()
@@ -367,9 +367,8 @@ pub static KEYWORDS: &[ConfigKeyword] = &[
             .collect()
     } },
     keyword! { "client", "IP COUNT [IP …]", Both,
-    "COUNT 1 to 254, last byte of IP + COUNT at most 255; further addresses alike but for the \
-        last two bytes, their last bytes neither 0, 255 nor on the line already",
-    "Client addresses: a client's own, one line for each port; on a server those it answers. Required.",
+    "COUNT 1 to 254, last byte of IP + COUNT at most 255; further addresses differ in the last two bytes only, and their last byte is not 0, 255 or already on the line",
+    "Client addresses: on a client its own, one line for each port; on a server the ones that it answers. Required.",
     |_| false, |words, config| {
         let words = words.check_count(2..=usize::MAX)?;
         let range = parse_range(words[0], words[1])?;
@@ -410,7 +409,7 @@ pub static KEYWORDS: &[ConfigKeyword] = &[
     switch! { "client_hop", client_hop, Client, "Advance client address and port together." },
     keyword! { "change_dip", "IP STEP COUNT", OnlyClient,
     "STEP and COUNT whole numbers; the last address must exist",
-    "Destinations that packets of a flood take in turn.", |_| false, change_dip, |c| {
+    "Destinations of the packets of a flood, in turn.", |_| false, change_dip, |c| {
         let show = |d: &ChangeDip| format!("{} {} {}", d.first, d.step, d.count);
         c.change_dip.iter().map(show).collect()
     } },
@@ -435,8 +434,8 @@ pub static KEYWORDS: &[ConfigKeyword] = &[
             .collect()
     } },
     switch! { "neigh_ignore", neigh_ignore, Both, "Announce and answer for the IP of the port only." },
-    keyword! { "kni", "[NAME]", Both, "up to 9 characters, the first a letter",
-    "A kernel interface beside the port. The device keeps its own here.", |c| c.kni.is_some(),
+    keyword! { "kni", "[NAME]", Both, "up to 9 characters, starting with a letter",
+    "A kernel interface for the port. Here the device keeps its own.", |c| c.kni.is_some(),
     |words, config| {
         let name = words.check_count(0..=1)?.first().copied().unwrap_or("dperf");
         if name.len() >= 10 || !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
@@ -463,9 +462,9 @@ pub static KEYWORDS: &[ConfigKeyword] = &[
     keyword! { "rss", "[l3|l3l4|auto [l3|l3l4]] [mq_rx_rss|mq_rx_none]", Both,
     "the words of versions before 1.8", "The NIC's own hash chooses queues. Default off.", |_| false,
     read_rss, |c| shown_lines(c.rss.map(show_rss)) },
-    switch! { "flow_isolate", flow_isolate, Both, "Only traffic matched by rules reaches us." },
+    switch! { "flow_isolate", flow_isolate, Both, "Only traffic that matches rules reaches the tester." },
     keyword! { "cps", "RATE", Client, "0 to 2147483647 per second, such as 100, 2k, 1.5m",
-    "New connections per second of all workers. Default 1000 if only `cc` is said.",
+    "New connections per second of all workers. Default 1000 if only `cc` is given.",
     |c| c.cps.is_some(), |words, config| {
         let word = words.only_argument()?;
         let rate = check_range(word, number::parse_rate(word), 0..=MOST)?;
@@ -478,17 +477,21 @@ pub static KEYWORDS: &[ConfigKeyword] = &[
         config.cc = Some(check_range(word, number::parse_rate(word), 1..=MOST)?);
         Ok(())
     }, |c| shown_lines(c.cc.map(number::show_rate)) },
-    number! { "launch_num", launch_num, Client, parse_integer, 0..=MOST, "0 (chosen by itself) to 2147483647",
-    "Connections opened back to back. Default: what divides the rate, 4 to 10." },
+    number! { "launch_num", launch_num, Client, parse_integer, 0..=MOST, "0 (automatic) to 2147483647",
+    "Connections opened back to back. Default: a divisor of the rate, 4 to 10." },
     number! { "slow_start", slow_start, OnlyClient, parse_integer, 10..=600, "10 to 600 s",
-    "Linear growth of the rate in s. Default 30." },
+    "Linear ramp-up of the rate in s. Default 30." },
     number! { "wait", wait, OnlyClient, parse_integer, 1..=MOST, "at least 1 s",
-    "Silence after the start in s. Default 3." },
-    switch!("flood", flood, Client, "Send without waiting for answers."),
+    "Wait after the start in s. Default 3." },
+    switch!(
+        "flood",
+        flood,
+        Client,
+        "Send without waiting for responses."
+    ),
     keyword! { "keepalive", "INTERVAL [NUM]", Both,
-    "INTERVAL with its unit, ns, us, ms or s; NUM whole, 0 without end, above 0 only with \
-        an INTERVAL above 0",
-    "Time between requests of a connection, and how many follow the first. Default off.",
+    "INTERVAL with a unit: ns, us, ms or s; NUM a whole number, 0 means unlimited, above 0 only if INTERVAL is above 0",
+    "Interval between the requests of a connection, and number of requests after the first. Default off.",
     |c| c.keepalive.is_some(), |words, config| {
         let words = words.check_count(1..=2)?;
         let interval_ns = number::interval(words[0]).ok_or_else(|| bad_word(words[0]))?;
@@ -518,7 +521,7 @@ pub static KEYWORDS: &[ConfigKeyword] = &[
     choice!(
         "protocol", protocol, Both, "tcp, udp or http",
         |c| c.protocol.is_some(), |c| c.protocol.is_some(),
-        "What runs over IP. Default tcp.",
+        "Protocol over IP. Default tcp.",
         "tcp" => Some(Protocol::Tcp), "udp" => Some(Protocol::Udp), "http" => Some(Protocol::Http)
     ),
     keyword! { "payload_size", "SIZE …", Both,
@@ -540,18 +543,18 @@ pub static KEYWORDS: &[ConfigKeyword] = &[
     text! { "payload_file", payload_file, Both, |_| true, "a path", "A file with the message. Default none." },
     keyword! { "packet_size", "NUMBER", Both,
     "bytes of a frame without FCS, up to 1514, with jumbo up to its MTU + 14",
-    "Frame bytes with a message, without FCS. Default: as the message is.", |c| c.packet_size.is_some(),
+    "Bytes of a frame with a message, without FCS. Default: as the message needs.", |c| c.packet_size.is_some(),
     |words, config| {
         let word = words.only_argument()?;
         config.packet_size = Some(check_range(word, number::parse_rate(word), 1..=9724)?);
         words.add_warning(
             Code::Deprecated,
-            "dperf 1.8 and later ignore it; here it is the frame without FCS, as before",
+            "dperf 1.8 and later ignore it; here it is the frame size without FCS, as in older versions",
         );
         Ok(())
     }, |c| shown_lines(c.packet_size) },
-    number! { "mss", mss, Both, parse_integer, 1..=9670, "1 to the MTU less 40, over IPv6 less 60, bytes",
-    "Advertised segment size in bytes. Default: what the MTU leaves." },
+    number! { "mss", mss, Both, parse_integer, 1..=9670, "1 to the MTU minus 40, over IPv6 minus 60, bytes",
+    "Advertised segment size in bytes. Default: the largest that the MTU allows." },
     number! { "send_window", send_window, Server, parse_rate, 2..=16, "2 to 16 segments",
     "Segments of a long response in flight. Default 4." },
     text! { "http_host", http_host, OnlyClient, |_| true, "one word", "Host header. Default dperf." },
@@ -565,7 +568,7 @@ pub static KEYWORDS: &[ConfigKeyword] = &[
         "GET" => Method::Get, "POST" => Method::Post
     ),
     switch! { "fast_close", fast_close, OnlyClient, "Answer the last response with RST." },
-    switch! { "disable_ack", disable_ack, Client, "No acknowledgements of their own between requests." },
+    switch! { "disable_ack", disable_ack, Client, "No separate acknowledgements between requests." },
     keyword! { "tcp_rst", "0|1", Both, "0 or 1",
     "Answer packets of unknown connections with RST. Default 1.", |c| c.tcp_rst.is_some(),
     |words, config| {
@@ -574,7 +577,7 @@ pub static KEYWORDS: &[ConfigKeyword] = &[
         Ok(())
     }, |c| shown_lines(c.tcp_rst.map(u8::from)) },
     keyword! { "retransmit_timeout", "SECONDS", Both, "2 to 300",
-    "Time until a packet is sent again, s. Default 2.", |c| c.retransmit_timeout.is_some(),
+    "Time until a packet is retransmitted, s. Default 2.", |c| c.retransmit_timeout.is_some(),
     |words, config| {
         let word = words.only_argument()?;
         config.retransmit_timeout = Some(words.number_in_range(word, number::loose, 2..=300)?);
@@ -808,7 +811,7 @@ const HASHES: [(&[&str], RssHash); 5] = [
 
 fn read_rss(words: &mut LineWords<'_>, config: &mut Config) -> LineOutcome {
     if config.rss.is_some() {
-        words.add_warning(Code::Repeated, "is on already");
+        words.add_warning(Code::Repeated, "is already on");
     }
     let mut rest = words.words;
     let mut rss = Rss::default();
@@ -828,7 +831,7 @@ fn read_rss(words: &mut LineWords<'_>, config: &mut Config) -> LineOutcome {
     if rss != Rss::default() {
         words.add_warning(
             Code::Deprecated,
-            "dperf 1.8 and later ignore its arguments; here they are a wish, and the report tells the method used",
+            "dperf 1.8 and later ignore its arguments; here they are a preference, and the report names the method used",
         );
     }
     if let Some(word) = rest.first() {

@@ -74,7 +74,7 @@ pub(crate) fn read(name: &str, text: &str) -> (Config, Vec<Problem>) {
             tell(
                 Code::Long,
                 format!(
-                    "dperf reads {WORDS} words and {LINE} characters of a line; here all of it is read"
+                    "dperf reads {WORDS} words and {LINE} characters of a line; wirebench reads the whole line"
                 ),
                 String::new(),
             );

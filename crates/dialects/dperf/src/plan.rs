@@ -174,10 +174,10 @@ impl<'a> PortTranslation<'a> {
                 Code::Family,
                 "server",
                 format!(
-                    "no client address is of the family of {}",
+                    "no client address has the IP version of {}",
                     own.servers[0].first
                 ),
-                "a client line of this family".to_owned(),
+                "a client line of this IP version".to_owned(),
             ));
         }
         if own.change_dip.iter().any(|d| d.first.is_ipv6() != v6) {
@@ -185,10 +185,10 @@ impl<'a> PortTranslation<'a> {
                 Code::Family,
                 "change_dip",
                 format!(
-                    "change_dip is not of the family of the servers of {}",
+                    "change_dip has another IP version than the servers of {}",
                     self.name()
                 ),
-                "a file for each family".to_owned(),
+                "one file for each IP version".to_owned(),
             ));
         }
         if v6 != self.whole.is_ipv6() {
@@ -215,7 +215,7 @@ impl<'a> PortTranslation<'a> {
                 problems.push(self.port_problem(
                     Code::PayloadSmall,
                     keyword,
-                    format!("a request of {size} bytes: path and host alone make {least}"),
+                    format!("a request of {size} bytes: path and host alone need {least}"),
                     format!("up to {} bytes, or from {least}", HTTP_LEN - 1),
                 ));
             }
@@ -236,12 +236,12 @@ impl<'a> PortTranslation<'a> {
             Some(name) => match name.parse::<Locator>() {
                 Ok(locator) if locator.is_interface() => Ok(locator),
                 _ => unknown(
-                    format!("{device} names no interface"),
+                    format!("{device} does not name an interface"),
                     "if:IF, if:NODE/IF, vdev:DRIVER,iface=IF".to_owned(),
                 ),
             },
             None => unknown(
-                format!("the interface of device {device} is not known"),
+                format!("the interface of device {device} is unknown"),
                 format!("--port {device}=IF"),
             ),
         }
@@ -254,8 +254,8 @@ impl<'a> PortTranslation<'a> {
         Some(self.port_problem(
             Code::PciDup,
             "port",
-            format!("{device} is {place}, as is {}", other.name),
-            "an interface for each port".to_owned(),
+            format!("{device} is {place}, which {} already uses", other.name),
+            "one interface for each port".to_owned(),
         ))
     }
 
@@ -551,7 +551,7 @@ impl<'a> PortTranslation<'a> {
         let request = c.message_len(0).filter(|_| c.is_client() && !c.is_udp());
         if let Some(len) = request.filter(|len| *len > u32::from(c.mss())) {
             let text = format!(
-                "requests of {len} bytes go out in segments of {}; dperf sends them in one",
+                "requests of {len} bytes are sent in segments of {}; dperf sends them in one",
                 c.mss()
             );
             notes.push(note_at(c, "mss", &text));
@@ -648,13 +648,10 @@ fn mapped_locator(device: &DperfDevice, locators: &BTreeMap<String, Locator>) ->
 /// Keywords that only affect DPDK.
 fn without_effect(config: &Config) -> Vec<String> {
     [
-        ("socket_mem", "memory is taken as it is needed"),
-        ("simd512", "it is about drivers of DPDK"),
-        ("log_level", "it is about DPDK; -v tells more"),
-        (
-            "flow_isolate",
-            "what is not test traffic is left to the kernel anyway",
-        ),
+        ("socket_mem", "memory is allocated when needed"),
+        ("simd512", "it is for DPDK drivers"),
+        ("log_level", "it is for DPDK; -v logs more"),
+        ("flow_isolate", "other traffic is left to the kernel anyway"),
     ]
     .into_iter()
     .filter(|(keyword, _)| config.places.has_keyword(keyword))
@@ -665,7 +662,7 @@ fn without_effect(config: &Config) -> Vec<String> {
             .and_then(|k| k.more_requests)
             .filter(|_| config.is_client() && config.is_udp())
             .map(|_| {
-                let text = "NUM has no effect with UDP, as in dperf: requests go on to the end";
+                let text = "NUM has no effect with UDP, as in dperf: requests continue to the end";
                 note_at(config, "keepalive", text)
             }),
     )

@@ -82,7 +82,7 @@ impl RuleChecker<'_> {
         let c = self.config;
         let (mss, mtu, ceiling) = (c.mss(), c.mtu(), c.mss_ceiling());
         let why = match (c.is_client(), c.is_udp()) {
-            (false, _) => "fast_close is the client's",
+            (false, _) => "fast_close in server mode",
             (true, true) => "fast_close needs TCP",
             (true, false) => "",
         };
@@ -361,7 +361,7 @@ impl RuleChecker<'_> {
             // The ranges of a client are already compared with its ports.
             rules! { self:
                 wrong && !c.is_client() && !c.servers.is_empty() => Family [port client server] at line,
-                    "no server address is of the family of {first}", "one family for both";
+                    "no server address has the IP version of {first}", "one IP version for both";
             }
         }
     }
@@ -403,7 +403,7 @@ impl RuleChecker<'_> {
                 "flow_isolate with rss", "one of the two";
             c.flow_isolate && c.ports.iter().any(|p| p.gateway_mac.is_none()) =>
                 FlowIsolate [flow_isolate port],
-                "flow_isolate keeps ARP away, so the gateway's MAC must be given",
+                "flow_isolate blocks ARP, so the gateway's MAC is needed",
                 "port DEVICE IP GATEWAY MAC";
         }
     }
@@ -416,17 +416,17 @@ impl RuleChecker<'_> {
         let (count, cpus) = (self.destination_count(), c.cpus.len());
         rules! { self:
             !c.floods() => ChangeDipFlood [change_dip flood],
-                "change_dip without flood: answers would not be recognised", "mode client with flood";
+                "change_dip without flood: responses would not be recognised", "mode client with flood";
             !c.vxlans.is_empty() => ChangeDipVxlan [change_dip vxlan],
                 "change_dip with vxlan", "one of the two";
             count < cpus as u64 => ChangeDipCount [change_dip cpu],
-                "{count} change_dip addresses for {cpus} CPUs", "one for each CPU at least";
+                "{count} change_dip addresses for {cpus} CPUs", "at least one for each CPU";
         }
         let v6 = c.is_ipv6();
         if let Some(n) = c.change_dip.iter().position(|d| d.first.is_ipv6() != v6) {
             let (line, first) = (self.line("change_dip", n), c.change_dip[n].first);
             rules! { self: true => Family [change_dip server] at line,
-            "change_dip {first} is not of the family of the servers", "their family"; }
+            "change_dip {first} has another IP version than the servers", "their family"; }
         }
     }
 
@@ -452,11 +452,11 @@ impl RuleChecker<'_> {
             rules! { self:
                 have < held =>
                     Tuples [cc client server listen client_port_range cpu port retransmit_timeout rss keepalive],
-                    "port {port}: a worker has {have} combinations of addresses and ports, but needs {held} to hold",
+                    "port {port}: a worker has {have} combinations of addresses and ports, but needs {held} for its open connections",
                     "more client or server addresses, listen ports or client ports, or less load";
                 have < open && rate_counts =>
                     Tuples [cps client server listen client_port_range cpu port retransmit_timeout rss keepalive],
-                    "port {port}: a worker has {have} combinations of addresses and ports, but needs {open} until the first are free again",
+                    "port {port}: a worker has {have} combinations of addresses and ports, but needs {open} before the first can be reused",
                     "more client or server addresses, listen ports or client ports, or less load";
             }
         }
@@ -488,12 +488,12 @@ impl RuleChecker<'_> {
             let (line, device) = (self.line("port", n), &port.device);
             rules! { self:
                 matches!(device, DperfDevice::Bond { .. }) => Bond [port] at line,
-                    "{device}: the kernel bonds, not the tester; this port is the one interface that --port names for it", "";
+                    "{device}: the kernel does the bonding; the port uses the interface that --port names for it", "";
             }
         }
         rules! { self:
             c.kni.is_some() => Kni [kni],
-                "kni: no interface is made; the device keeps its own, where what is not test traffic reaches the kernel", "";
+                "kni: no interface is created; other traffic reaches the kernel at the device's own interface", "";
         }
     }
 
@@ -504,16 +504,16 @@ impl RuleChecker<'_> {
         let interval = c.keepalive.map_or(0, |k| k.interval_ns);
         rules! { self:
             foreign.is_some() => Character [] at foreign,
-                "a character that dperf does not read", "printable ASCII, also in comments";
+                "a character that dperf does not accept", "printable ASCII, also in comments";
             c.tcp_rst.is_some() => Duplicate [tcp_rst],
                 "dperf 1.9 refuses any tcp_rst line as a duplicate", "leave it out";
             c.payload_file.is_some() => Duplicate [payload_file],
                 "dperf 1.9 refuses any payload_file line as a duplicate", "payload_size";
             !dperf_has(interval) => Value [keepalive],
-                "an interval that dperf does not have",
-                "0, 1 or an even number of us below 10 us, then multiples of 10 us, from 1 ms of 1 ms";
+                "an interval that dperf does not support",
+                "0, 1 or an even number of us below 10 us, multiples of 10 us below 1 ms, then multiples of 1 ms";
             c.keepalive.is_some_and(|k| k.more_requests > Some(32_767)) => Value [keepalive],
-                "more requests than dperf counts", "0 to 32767";
+                "more requests than dperf can count", "0 to 32767";
             interval / 1000 > u64::from(i32::MAX as u32) => Differs [keepalive],
                 "dperf counts microseconds in 32 bits", "";
             c.tx_burst() >= 256 => Differs [tx_burst], "dperf keeps 8 bits of tx_burst", "";
@@ -527,7 +527,7 @@ impl RuleChecker<'_> {
             };
             rules! { self:
                 !plain => Value [port] at line,
-                    "{device} is no device of dperf", "0000:1b:00.0 or bondMODE:POLICY(PCI,…)";
+                    "{device} is not a dperf device", "0000:1b:00.0 or bondMODE:POLICY(PCI,…)";
             }
         }
         self.limits();

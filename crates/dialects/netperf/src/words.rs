@@ -282,7 +282,7 @@ fn read(
         return Err(NetperfRefusal::to_stdout(
             format!(
                 "The test you requested ({name}) is unknown to this netperf.\n\
-                 `netperf -h` names the tests that it knows.\n"
+                 `netperf -h` lists the known tests.\n"
             ),
             1,
         ));

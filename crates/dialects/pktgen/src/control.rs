@@ -245,7 +245,7 @@ impl PktgenFiles {
             && let Some(first) = first_of_several(written)
         {
             self.warnings.push(format!(
-                "{file}: several lines in one write; as in the kernel only the first counts (`{first}`): write each line by itself"
+                "{file}: several lines in one write: only the first is used, as in the kernel (`{first}`); write each line separately"
             ));
         }
         match found {
@@ -295,13 +295,14 @@ impl PktgenFiles {
         let argument = String::from_utf8_lossy(&argument);
         let exists = |name: &str| world.interface(name).is_some();
         let Some(command) = pgrx::ReceiverCommand::parse(&name, &argument, exists) else {
-            self.warnings
-                .push(format!("pgrx: `{name} {argument}` is no command; ignored"));
+            self.warnings.push(format!(
+                "pgrx: unknown command `{name} {argument}`; ignored"
+            ));
             return Ok(WriteEffect::None);
         };
         if matches!(command, pgrx::ReceiverCommand::Rx { device: None }) && !argument.is_empty() {
             self.warnings.push(format!(
-                "pgrx: there is no interface `{argument}`; all are received from, as in the original"
+                "pgrx: no interface `{argument}`; all interfaces are used, as in the original"
             ));
         }
         self.receiver.execute(&command);
@@ -429,7 +430,7 @@ impl PktgenFiles {
             self.warnings.extend(device.config.settle(&interface));
             if device.config.flags.has(Flags::IPSEC) {
                 self.warnings.push(format!(
-                    "{}: flag IPSEC: packets leave in clear, nothing is encrypted",
+                    "{}: flag IPSEC has no effect: packets are not encrypted",
                     device.config.name
                 ));
             }

@@ -157,7 +157,7 @@ macro_rules! store {
             t.config.$field = v.number() as $width;
             if v.number() != t.config.$field as u64 {
                 t.warn(&format!(
-                    "{} {} does not fit; {} is used",
+                    "{} {} is out of range; {} is used",
                     k.name,
                     v.number(),
                     t.config.$field
@@ -252,13 +252,13 @@ macro_rules! keyword {
 
 /// Every command of a device file.
 pub static KEYWORDS: &[DeviceKeyword] = &[
-    keyword! { "count", Decimal(10), "Packets to send; 0: for ever.", store!(count as u64) },
-    keyword! { "min_pkt_size", Decimal(10), "Smallest size in bytes without FCS, 42 at least.",
+    keyword! { "count", Decimal(10), "Packets to send; 0: unlimited.", store!(count as u64) },
+    keyword! { "min_pkt_size", Decimal(10), "Smallest size in bytes without FCS, at least 42.",
     size!(min_size) },
-    keyword! { "max_pkt_size", Decimal(10), "Largest size in bytes without FCS, 42 at least.",
+    keyword! { "max_pkt_size", Decimal(10), "Largest size in bytes without FCS, at least 42.",
     size!(max_size) },
     keyword! { "pkt_size", Decimal(10),
-    "Size in bytes without FCS, 42 at least: smallest and largest at once.", size!(min_size, max_size) },
+    "Size in bytes without FCS, at least 42: smallest and largest at once.", size!(min_size, max_size) },
     keyword! { "imix_weights", List, "Mix of sizes: `size,weight size,weight …`, 1 to 20 entries.",
     imix_weights },
     keyword! { "debug", Decimal(10), "Log more; for all devices.", |k, v, t| {
@@ -277,17 +277,17 @@ pub static KEYWORDS: &[DeviceKeyword] = &[
         k.ok_text(ns)
     } },
     keyword! { "rate", Decimal(10),
-    "Pace in Mb/s of the smallest size, without FCS and what is around a frame.", |k, v, t| {
+    "Rate in Mb/s at the smallest size, without FCS, preamble and gap.", |k, v, t| {
         if v.number() == 0 {
             return Err(Errno::Einval);
         }
         t.config.delay = Delay::fraction(u64::from(t.config.min_size) * 8000, v.number());
         if t.config.delay.shown_ns == 0 {
-            t.warn("rate: comes to no delay at all, which is full speed; set the size first");
+            t.warn("rate: the delay is 0, which is full speed; set the size first");
         }
         k.ok_text(v.number())
     } },
-    keyword! { "ratep", Decimal(10), "Pace in packets per second.", |_, v, t| {
+    keyword! { "ratep", Decimal(10), "Rate in packets per second.", |_, v, t| {
         if v.number() == 0 {
             return Err(Errno::Einval);
         }
@@ -295,12 +295,12 @@ pub static KEYWORDS: &[DeviceKeyword] = &[
         Ok(Some(format!("OK: rate={}", v.number())))
     } },
     keyword! { "udp_src_min", Decimal(10), "Lowest UDP source.", store!(udp_src_min as u16) },
-    keyword! { "udp_src_max", Decimal(10), "Bound of the UDP source; itself never sent.",
+    keyword! { "udp_src_max", Decimal(10), "Upper bound of the UDP source port; never sent itself.",
     store!(udp_src_max as u16) },
     keyword! { "udp_dst_min", Decimal(10), "Lowest UDP destination.", store!(udp_dst_min as u16) },
-    keyword! { "udp_dst_max", Decimal(10), "Bound of the UDP destination; itself never sent.",
+    keyword! { "udp_dst_max", Decimal(10), "Upper bound of the UDP destination port; never sent itself.",
     store!(udp_dst_max as u16) },
-    keyword! { "clone_skb", Decimal(10), "How often each built packet is sent; not with a mix of sizes.",
+    keyword! { "clone_skb", Decimal(10), "Number of times that each built packet is sent; not with a mix of sizes.",
     |k, v, t| {
         if v.number() > 0 {
             if t.config.xmit_mode == XmitMode::NetifReceive || !t.may_share() {
@@ -313,11 +313,11 @@ pub static KEYWORDS: &[DeviceKeyword] = &[
         t.config.clone_skb = v.number() as i32;
         k.ok_text(t.config.clone_skb)
     } },
-    keyword! { "src_mac_count", Decimal(10), "Source MAC addresses to walk through; 0 or 1: one.",
+    keyword! { "src_mac_count", Decimal(10), "Number of source MAC addresses; 0 or 1: one.",
     store!(src_mac_count as i32) },
-    keyword! { "dst_mac_count", Decimal(10), "Destination MAC addresses to walk through; 0 or 1: one.",
+    keyword! { "dst_mac_count", Decimal(10), "Number of destination MAC addresses; 0 or 1: one.",
     store!(dst_mac_count as i32) },
-    keyword! { "burst", Decimal(10), "Times the same packet is sent in one transmit call; 0 becomes 1.",
+    keyword! { "burst", Decimal(10), "Number of times that a packet is sent in one transmit call; 0 becomes 1.",
     |k, v, t| {
         if v.number() > 1 {
             let refused = match t.config.xmit_mode {
@@ -336,7 +336,7 @@ pub static KEYWORDS: &[DeviceKeyword] = &[
         k.ok_text(t.config.burst as u32)
     } },
     keyword! { "node", Decimal(10),
-    "NUMA node; checked and shown: frame memory is on the node of the worker's CPU, with the flag NODE.",
+    "NUMA node; checked and shown only. With the flag NODE, frame memory is on the node of the worker's CPU.",
     |k, v, t| {
         let node = i32::try_from(v.number()).ok();
         match node.filter(|n| t.world.node_possible(*n)) {
@@ -365,7 +365,7 @@ pub static KEYWORDS: &[DeviceKeyword] = &[
     keyword! { "flag", Word(31), "A flag to set, or to clear with `!` before it.", set_flag },
     keyword! { "dst_min" "dst", Word(31), "Lowest IPv4 destination.", ipv4!(dst_min) },
     keyword! { "dst_max", Word(31), "Highest IPv4 destination.", ipv4!(dst_max) },
-    keyword! { "src_min", Word(31), "Lowest IPv4 source; the address of the interface unless written.",
+    keyword! { "src_min", Word(31), "Lowest IPv4 source; default: the address of the interface.",
     ipv4!(src_min) },
     keyword! { "src_max", Word(31), "Highest IPv4 source.", ipv4!(src_max) },
     keyword! { "dst6", Word(127), "IPv6 destination; switches IPv6 on.", ipv6!(dst6, daddr6) },
@@ -379,16 +379,16 @@ pub static KEYWORDS: &[DeviceKeyword] = &[
         Ok(Some(format!("OK: dstmac {}", t.config.dst_mac)))
     } },
     keyword! { "src_mac" "srcmac", Word(31),
-    "Source MAC address; the address of the interface unless written.", |_, v, t| {
+    "Source MAC address; default: the address of the interface.", |_, v, t| {
         let mac = address::parse_mac(v.word()).ok_or(Errno::Einval)?;
         t.config.src_mac = Some(mac).filter(|m| *m != wb_model::units::Mac::default());
         Ok(Some(format!("OK: srcmac {mac}")))
     } },
-    keyword! { "clear_counters", None, "Counters of the run to zero.", |_, _, t| {
+    keyword! { "clear_counters", None, "Reset the counters of the run.", |_, _, t| {
         t.config.clears += 1;
         Ok(Some("OK: Clearing counters.\n".to_owned()))
     } },
-    keyword! { "flows", Decimal(10), "Slots of the flow table, 65536 at most.", |k, v, t| {
+    keyword! { "flows", Decimal(10), "Slots of the flow table, at most 65536.", |k, v, t| {
         t.config.flows = v.number().min(u64::from(DeviceConfig::MAX_FLOWS)) as u32;
         k.ok_text(t.config.flows)
     } },
@@ -397,8 +397,8 @@ pub static KEYWORDS: &[DeviceKeyword] = &[
     keyword! { "queue_map_min", Decimal(5), "First transmit queue, from 0.", store!(queue_min as u16) },
     keyword! { "queue_map_max", Decimal(5), "Last transmit queue, from 0.", store!(queue_max as u16) },
     keyword! { "mpls", List,
-    "Label stack: 1 to 16 words in hexadecimal with commas between; takes VLAN tags off.", set_mpls },
-    keyword! { "vlan_id", Decimal(4), "VLAN id, 0 to 4095; more takes both tags off. Takes labels off.",
+    "Label stack: 1 to 16 hexadecimal words separated by commas; removes VLAN tags.", set_mpls },
+    keyword! { "vlan_id", Decimal(4), "VLAN id, 0 to 4095; a larger value removes both tags. Removes labels.",
     |k, v, t| {
         if v.number() > 4095 {
             vlans_off(t.config);
@@ -411,7 +411,7 @@ pub static KEYWORDS: &[DeviceKeyword] = &[
     keyword! { "vlan_p", Decimal(1), "VLAN priority, 0 to 7.", tag_part!(vlan.priority, 7) },
     keyword! { "vlan_cfi", Decimal(1), "The bit after the VLAN priority.", tag_part!(vlan.cfi, 1) },
     keyword! { "svlan_id", Decimal(4),
-    "Id of the outer VLAN tag, 0 to 4095, where there is an inner one; else takes both off.",
+    "Id of the outer VLAN tag, 0 to 4095, if there is an inner tag; otherwise removes both.",
     |k, v, t| {
         if v.number() > 4095 || t.config.vlan.id.is_none() {
             vlans_off(t.config);
@@ -433,8 +433,7 @@ pub static KEYWORDS: &[DeviceKeyword] = &[
     keyword! { "config", Decimal(10), "Announced packets in old receivers; accepted, no effect.",
     |k, v, _| k.ok_text(v.number()) },
     keyword! { "duration", Word(31),
-    "How long to send: `10s`, `500ms`; 0: as long as `count` says. Whichever ends first wins. \
-          The kernel has no such command.", |k, v, t| match v.word().parse::<Span>() {
+    "Duration: `10s`, `500ms`; 0: as long as `count` takes. The first limit reached ends the run. The kernel has no such command.", |k, v, t| match v.word().parse::<Span>() {
         Ok(span) => {
             // A plan stores the duration as a signed number.
             t.config.duration_ns = span.as_nanos().min(i64::MAX as u64);

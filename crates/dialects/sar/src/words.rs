@@ -199,7 +199,7 @@ pub fn parse(words: &[String]) -> Result<SarAction, SarRefusal> {
         let joined = word.len() > 2 && word.starts_with('-') && !word.starts_with("--");
         if joined && word.contains(['n', 'P']) && !["-n", "-P"].contains(&before) {
             return refuse(format!(
-                "{word}: -n and -P stand alone, and what they ask for behind a blank: -h -n DEV"
+                "{word}: -n and -P cannot be joined with other letters; write their value as a separate word: -h -n DEV"
             ));
         }
         before = word;
@@ -212,7 +212,7 @@ pub fn parse(words: &[String]) -> Result<SarAction, SarRefusal> {
                     Ok(time) if time <= LONGEST => times.push(time),
                     _ => {
                         return refuse(format!(
-                            "{word:?} is no interval and no count: whole numbers up to {LONGEST}"
+                            "interval and count: expected whole numbers up to {LONGEST}, got {word:?}"
                         ));
                     }
                 }
@@ -238,7 +238,7 @@ pub fn parse(words: &[String]) -> Result<SarAction, SarRefusal> {
                     "0" => 0,
                     "1" => 1,
                     "2" => 2,
-                    _ => return refuse(format!("--dec={argument}: 0, 1 or 2")),
+                    _ => return refuse(format!("--dec: must be 0, 1 or 2, got {argument}")),
                 }
             }
             OptionWord::Help => return Ok(SarAction::Help),
@@ -250,24 +250,24 @@ pub fn parse(words: &[String]) -> Result<SarAction, SarRefusal> {
                     None => format!("--{}", entry.name),
                 };
                 return refuse(format!(
-                    "{option} ({what}) is not done here: only -n DEV, EDEV and SOFT are, while they happen"
+                    "{option} ({what}) is not supported; only live tables are: -n DEV, EDEV, SOFT"
                 ));
             }
         }
     }
     if request.tables.is_empty() {
-        return refuse("no table; say -n DEV, -n EDEV or -n SOFT, or several: -n DEV,EDEV");
+        return refuse("no table given; use -n DEV, -n EDEV or -n SOFT, or several: -n DEV,EDEV");
     }
     match *times.as_slice() {
         [] => {
             return refuse(
-                "no interval; files of the past are not read here: sar -n DEV INTERVAL [COUNT]",
+                "no interval given; files of past activity are not supported: sar -n DEV INTERVAL [COUNT]",
             );
         }
-        [_, 0] => return refuse("a count of 0; leave it out for no end"),
+        [_, 0] => return refuse("count: must be above 0, got 0; omit it for no limit"),
         [0, _] => {
             return refuse(
-                "an interval of 0 is all since the start of the machine, once: no count goes with it",
+                "interval 0 is one report since the start of the machine; it has no count",
             );
         }
         [0] => request.count = Some(1),
@@ -278,7 +278,7 @@ pub fn parse(words: &[String]) -> Result<SarAction, SarRefusal> {
         }
         [_, _, third, ..] => {
             return refuse(format!(
-                "{third}: an interval and a count are all the numbers there can be"
+                "{third}: at most an interval and a count are allowed"
             ));
         }
     }
@@ -293,11 +293,9 @@ fn networks(list: &str, tables: &mut BTreeSet<SarTable>) -> Result<(), SarRefusa
             "SOFT" => SarTable::Soft,
             "NFS" | "NFSD" | "SOCK" | "IP" | "EIP" | "ICMP" | "EICMP" | "TCP" | "ETCP" | "UDP"
             | "SOCK6" | "IP6" | "EIP6" | "ICMP6" | "EICMP6" | "UDP6" | "FC" | "ALL" => {
-                return refuse(format!(
-                    "-n {word} is not done here: DEV, EDEV and SOFT are"
-                ));
+                return refuse(format!("-n {word} is not supported; use DEV, EDEV or SOFT"));
             }
-            _ => return refuse(format!("-n {word:?}: there are DEV, EDEV and SOFT")),
+            _ => return refuse(format!("-n: unknown table {word:?}; use DEV, EDEV or SOFT")),
         });
     }
     Ok(())
@@ -319,7 +317,7 @@ fn processors(list: &str) -> Result<ShownCpus, SarRefusal> {
             (Ok(from), Ok(to)) if from <= to && to < 8192 => cpus.extend(from..=to),
             _ => {
                 return refuse(format!(
-                    "-P {word:?}: ALL, all, or numbers of CPUs such as 0,2-5"
+                    "-P: expected ALL, all or CPU numbers such as 0,2-5, got {word:?}"
                 ));
             }
         }
@@ -380,21 +378,27 @@ mod tests {
     fn what_is_not_done_is_said_in_a_line() {
         for (line, part) in [
             ("-u 1 1", "-u (CPU times)"),
-            ("-n TCP 1 1", "-n TCP is not done here"),
+            ("-n TCP 1 1", "-n TCP is not supported"),
             ("-n DEV", "no interval"),
-            ("-n BLA 1", "there are DEV, EDEV and SOFT"),
+            ("-n BLA 1", "unknown table \"BLA\"; use DEV, EDEV or SOFT"),
             ("1 1", "no table"),
-            ("-n DEV 1 0", "a count of 0"),
-            ("-n DEV 0 3", "no count goes with it"),
-            ("-n DEV 1 2 3", "3: an interval and a count"),
-            ("-n DEV x", "\"x\" is no interval"),
-            ("-n DEV 99999999999", "is no interval"),
-            ("-n DEV --dec=9 1", "--dec=9: 0, 1 or 2"),
-            ("-n DEV -P x 1", "-P \"x\""),
+            ("-n DEV 1 0", "count: must be above 0, got 0"),
+            ("-n DEV 0 3", "it has no count"),
+            ("-n DEV 1 2 3", "3: at most an interval and a count"),
+            (
+                "-n DEV x",
+                "expected whole numbers up to 2147483647, got \"x\"",
+            ),
+            ("-n DEV 99999999999", "got \"99999999999\""),
+            ("-n DEV --dec=9 1", "--dec: must be 0, 1 or 2, got 9"),
+            (
+                "-n DEV -P x 1",
+                "-P: expected ALL, all or CPU numbers such as 0,2-5, got \"x\"",
+            ),
             ("-n", "requires an argument"),
             ("-o file 1", "-o (writing a file)"),
-            ("-hn DEV 0", "-hn: -n and -P stand alone"),
-            ("-nDEV 1 1", "-nDEV: -n and -P stand alone"),
+            ("-hn DEV 0", "-hn: -n and -P cannot be joined"),
+            ("-nDEV 1 1", "-nDEV: -n and -P cannot be joined"),
             ("-n , 1 1", "no table"),
         ] {
             let said = read(line).unwrap_err().to_string();

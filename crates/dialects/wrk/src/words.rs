@@ -167,7 +167,7 @@ impl WrkCommand {
 
     fn no_header(&mut self, text: &str) {
         self.warnings.push(format!(
-            "-H {}: not sent; a name, a colon, one blank and a value are needed",
+            "-H {}: not sent; expected a name, a colon, one space and a value",
             text.escape_debug()
         ));
     }

@@ -260,7 +260,7 @@ fn requests() {
             "{CLIENT}protocol http\nhttp_host example.net\npayload_size 90"
         )),
         [
-            "a.conf:9: E_PAYLOAD_SMALL: a request of 90 bytes: path and host alone make 91; \
+            "a.conf:9: E_PAYLOAD_SMALL: a request of 90 bytes: path and host alone need 91; \
           allowed: up to 84 bytes, or from 91"
         ]
     );
@@ -530,7 +530,7 @@ fn devices() {
     assert_eq!(
         told(&CLIENT.replace("if:a0", "0000:aa:00.0")),
         [
-            "a.conf:3: E_DEVICE: the interface of device 0000:aa:00.0 is not known; \
+            "a.conf:3: E_DEVICE: the interface of device 0000:aa:00.0 is unknown; \
           allowed: --port 0000:aa:00.0=IF"
         ]
     );
@@ -539,8 +539,10 @@ fn devices() {
     let twice = TWO.replace("0000:1b:00.1", "if:eth1");
     assert_eq!(
         told(&format!("{twice}cps 8")),
-        ["a.conf:3: E_PCI_DUP: if:eth1 is eth1, as is port 1; \
-          allowed: an interface for each port"]
+        [
+            "a.conf:3: E_PCI_DUP: if:eth1 is eth1, which port 1 already uses; \
+          allowed: one interface for each port"
+        ]
     );
 }
 
@@ -558,8 +560,8 @@ fn notes_have_places() {
         made.notes,
         [
             "a.conf:7: port 1 needs an MTU of 9710: ip link set dev a0 mtu 9710",
-            "a.conf:9: requests of 85 bytes go out in segments of 50; dperf sends them in one",
-            "a.conf:8: socket_mem has no effect: memory is taken as it is needed",
+            "a.conf:9: requests of 85 bytes are sent in segments of 50; dperf sends them in one",
+            "a.conf:8: socket_mem has no effect: memory is allocated when needed",
         ]
     );
 }

@@ -115,9 +115,7 @@ impl FigureSelection {
     pub fn warning(&self) -> Option<String> {
         let names = self.unknown.join("', '");
         (!names.is_empty()).then(|| {
-            format!(
-                "netperf: unknown output selectors are passed over: '{names}' ('?' lists those there are)\n"
-            )
+            format!("netperf: unknown output selectors are ignored: '{names}' ('?' lists all)\n")
         })
     }
 

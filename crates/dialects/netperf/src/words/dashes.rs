@@ -32,7 +32,7 @@ pub(super) fn with_hyphens(words: &[String]) -> (Vec<String>, Option<NoteLine>) 
         .collect();
     let note = (!changed.is_empty()).then(|| NoteLine {
         text: format!(
-            "wirebench: a dash is taken for a hyphen: {}\n",
+            "wirebench: a dash is read as a hyphen: {}\n",
             changed.join(" ")
         ),
         to_stdout: false,

@@ -22,10 +22,10 @@ const LARGEST: i64 = 1 << 30;
 
 /// Options in the order of the usage text.
 pub(super) const OPTIONS: &[GlobalRow] = options! {
-    '4' Alone "IPv4 for the control connection, and for data unless told otherwise"
+    '4' Alone "IPv4 for the control connection, and by default for data"
         |t, _| = set_family(t, Family::Ipv4);
     '6' Alone "IPv6 likewise" |t, _| = set_family(t, Family::Ipv6);
-    'a' One("send,recv") "align our buffers to so many bytes (8)" |t, g| = {
+    'a' One("send,recv") "align local buffers to this number of bytes (8)" |t, g| = {
         let side = &mut t.job.local;
         let to = [&mut side.send_align, &mut side.receive_align];
         g.set(g.two_values()?, LARGEST, to)
@@ -39,17 +39,17 @@ pub(super) const OPTIONS: &[GlobalRow] = options! {
         let to = [&mut t.job.local.burst, &mut t.job.remote.burst];
         g.set(g.first()?, LARGEST, to)
     };
-    'B' One("text") "a word for result lines without headers, and for RESULT_BRAND"
+    'B' One("text") "prefix of result lines without headers, and RESULT_BRAND"
         |t, g| { t.show.brand = Some(g.argument_text().to_owned()); };
-    'c' NextNumber("rate") "measure how busy our CPUs are; the rate is not needed" |t, _| {
+    'c' NextNumber("rate") "measure the local CPU utilisation; the rate is not needed" |t, _| {
         t.show.local_cpu = true;
         t.job.local.measure_cpu = true;
     };
-    'C' NextNumber("rate") "measure how busy the server's CPUs are" |t, _| {
+    'C' NextNumber("rate") "measure the server's CPU utilisation" |t, _| {
         t.show.remote_cpu = true;
         t.job.remote.measure_cpu = true;
     };
-    'd' Alone "say more of what happens; may be repeated" |t, _| { t.debug += 1; };
+    'd' Alone "more messages; may be repeated" |t, _| { t.debug += 1; };
     'D' One("seconds,units") "results of each interval while the test runs  (*)\n\
         (units and the sign of the seconds change nothing: intervals are exact)" |t, g| = set_demo(t, g);
     'f' One("letter") "unit of throughput: k m g (10^3, 10^6, 10^9 bits), b (bits),\n\
@@ -60,7 +60,7 @@ pub(super) const OPTIONS: &[GlobalRow] = options! {
     };
     'F' One("local,remote") "files to fill the buffers of sends from  (*)" |t, g| = fill_files(t, g);
     'h' Alone "show this" |_, _| = Err(NetperfRefusal::to_stderr(usage_text(), 1));
-    'H' One("host,family") "where the server is (localhost); family is 4, 6 or 0  (*)" |t, g| {
+    'H' One("host,family") "the server (localhost); family is 4, 6 or 0  (*)" |t, g| {
         let (host, family) = g.host_and_family(&mut t.notes)?;
         if let Some(host) = host {
             t.show.control.host = Some(host.to_owned());
@@ -73,13 +73,13 @@ pub(super) const OPTIONS: &[GlobalRow] = options! {
         |t, g| = set_iterations(t, g);
     'I' One("level,width") "repeat until the mean is known: level 95 or 99 percent,\n\
         width of the whole interval in percent (5)" |t, g| = set_confidence(t, g);
-    'j' Alone "keep the time of each operation, for the selectors of latency"
+    'j' Alone "record the time of each operation, for the latency selectors"
         |t, _| { t.job.latency = true; };
-    'k' One("dirty,clean") "not done: touch our buffers before each operation" |t, _| = set_dirty(t);
-    'K' One("dirty,clean") "not done: the same for the server's" |t, _| = set_dirty(t);
+    'k' One("dirty,clean") "not supported: touch local buffers before each operation" |t, _| = set_dirty(t);
+    'K' One("dirty,clean") "not supported: touch the server's buffers" |t, _| = set_dirty(t);
     'l' One("length") "seconds (10); negative: bytes or transactions; 0: until Ctrl-C"
         |t, g| { t.length = Some(g.number(i64::MIN + 1..=LONGEST)?); };
-    'L' One("host,family") "our end of the connections  (*)" |t, g| {
+    'L' One("host,family") "local end of the connections  (*)" |t, g| {
         let (host, family) = g.host_and_family(&mut t.notes)?;
         if let Some(host) = host {
             t.job.control.local = Some(host.to_owned());
@@ -88,11 +88,11 @@ pub(super) const OPTIONS: &[GlobalRow] = options! {
             t.job.control.local_family = family;
         }
     };
-    'n' One("number") "how many CPUs to assume where they cannot be counted"
+    'n' One("number") "number of CPUs to assume if they cannot be counted"
         |t, g| { t.cpus = Some(g.unsigned(LARGEST)?); };
-    'N' Alone "no control connection: use the services discard, chargen and echo"
+    'N' Alone "no control connection: use the discard, chargen and echo services"
         |t, _| { t.job.control.none = true; };
-    'o' One("send,recv") "offset of our buffers from their alignment (0)" |t, g| = {
+    'o' One("send,recv") "offset of local buffers from their alignment (0)" |t, g| = {
         let side = &mut t.job.local;
         let to = [&mut side.send_offset, &mut side.receive_offset];
         g.set(g.two_values()?, LARGEST, to)
@@ -113,9 +113,9 @@ pub(super) const OPTIONS: &[GlobalRow] = options! {
     };
     'P' One("0|1") "whether to print banner and column headers (1)"
         |t, g| { t.show.headers = g.number(i64::MIN..=i64::MAX)? != 0; };
-    'r' Alone "repeat for the result's confidence only, not for that of the CPUs"
+    'r' Alone "repeat for the confidence of the result only, not of the CPUs"
         |t, _| { t.iterations.result_only = true; };
-    's' One("seconds") "wait so long between set-up and traffic"
+    's' One("seconds") "wait this long between set-up and traffic"
         |t, g| { t.job.wait = Span::from_secs(g.unsigned(LONGEST)?); };
     'S' Alone "SO_KEEPALIVE on data connections" |t, _| { t.job.options.keepalive = true; };
     't' One("test") "what to test (TCP_STREAM); the names are below"
@@ -128,17 +128,17 @@ pub(super) const OPTIONS: &[GlobalRow] = options! {
     'v' One("level") "0: one number; 1: a table; 2: more tables (1)"
         |t, g| { t.show.verbosity = g.unsigned(LARGEST)?; };
     'V' Alone "show the version" |_, _| = Err(NetperfRefusal::to_stdout(super::VERSION, 0));
-    'w' One("local,remote") "time from burst to burst, see -b; a number and us, ms or s (1ms)  (*)"
+    'w' One("local,remote") "time between bursts, see -b; a number and us, ms or s (1ms)  (*)"
         |t, g| {
         for (text, to) in g.first()?.into_iter().zip(&mut t.interval) {
             let Some(text) = text else { continue };
             let us = number::parse_microseconds(text).filter(|us| *us <= LONGEST as u64);
             *to = Some(us.ok_or_else(|| {
-                g.argument_error("not a time up to 35 minutes; a whole number and us, ms or s")
+                g.argument_error("expected a whole number and us, ms or s, at most 35 minutes")
             })?);
         }
     };
-    'W' One("send,recv") "buffers used in turn (as many as the socket's buffer holds, and one)" |t, g| = {
+    'W' One("send,recv") "buffers used in turn (the number that fits the socket buffer, plus one)" |t, g| = {
         let side = &mut t.job.local;
         let to = [&mut side.send_width, &mut side.receive_width];
         g.set(g.two_values()?, LARGEST, to)
@@ -154,13 +154,12 @@ pub(super) const OPTIONS: &[GlobalRow] = options! {
             let Some(text) = text else { continue };
             *to = number::parse_tos(text).ok_or_else(|| {
                 g.argument_error(
-                    "not a kind of service; 0 to 255, 0x.., af11 to af43, cs0 to cs7, ef, \
-                     lowdelay, throughput and reliability are allowed",
+                    "expected 0 to 255, 0x.., af11 to af43, cs0 to cs7, ef, lowdelay, throughput or reliability",
                 )
             })?;
         }
     };
-    'Z' One("passphrase") "what the server wants to hear first; goes in clear text" |t, g| {
+    'Z' One("passphrase") "passphrase that the server expects; sent in clear text" |t, g| {
         if g.argument_text().len() > LONGEST_PASSPHRASE {
             return Err(NetperfRefusal::usage_error(format_args!(
                 "netperf: -Z: the passphrase is longer than {LONGEST_PASSPHRASE} bytes"
@@ -174,12 +173,16 @@ pub(super) const OPTIONS: &[GlobalRow] = options! {
 pub(super) fn usage_text() -> String {
     let names: Vec<&str> = tests_known::KNOWN.iter().map(|k| k.name).collect();
     format!(
-        "\nUsage: netperf [global options] [-- options of the test]\n\n\
-         Global options:\n{}\n\
+        "\n\
+         Usage: netperf [global options] [-- options of the test]\n\n\
+         Global options:\n\
+         {}\n\
          Of a pair, `a,` sets the first and `,b` the second value. One value without a comma\n\
-         sets both; where (*) stands, only the first.\n\n\
+         sets both, or only the first for options marked (*).\n\n\
          Numbers may end in K, M, G (2^10, 2^20, 2^30) or k, m, g (10^3, 10^6, 10^9).\n\n\
-         Tests, in capitals or not:\n    {}\n    {}\n\
+         Tests, in upper or lower case:\n\
+             {}\n\
+             {}\n\
          `netperf -t TEST -- -h` shows the options of a test.\n",
         usage(OPTIONS),
         names[..8].join(" "),
@@ -202,7 +205,7 @@ fn set_demo(typed: &mut TypedOptions, given: &TypedOption<'_>) -> GlobalResult {
     // A negative value selects timing by the clock, which is always used here.
     let seconds = seconds.map_or(Ok(1.0), |s| given.seconds_of(s))?.abs();
     if !(0.001..=86_400.0).contains(&seconds) {
-        return Err(given.argument_error("out of range; 0.001 to 86400 seconds are allowed"));
+        return Err(given.argument_error("out of range; must be between 0.001 and 86400 seconds"));
     }
     typed.job.interim = Some(Span::from_nanos((seconds * 1e9).round() as u64));
     typed.show.demo = true;
@@ -260,7 +263,7 @@ fn set_confidence(typed: &mut TypedOptions, given: &TypedOption<'_>) -> GlobalRe
         let percent = width.parse::<f64>().ok();
         it.width = percent
             .filter(|w| (0.0..=1e6).contains(w))
-            .ok_or_else(|| given.argument_error("the width is not a number of percent"))?;
+            .ok_or_else(|| given.argument_error("the width is not a percentage"))?;
     }
     if it.width == 0.0 {
         it.width = 5.0;

@@ -24,31 +24,31 @@ const LONGEST_CONGESTION: usize = 15;
 pub(super) const OPTIONS: &[OmniRow] = options! {
     '4' Alone "IPv4 for data" |t, _| = set_family(t, Family::Ipv4);
     '6' Alone "IPv6 for data" |t, _| = set_family(t, Family::Ipv6);
-    'a' Alone "the server accepts when data has come (TCP_DEFER_ACCEPT)"
+    'a' Alone "the server accepts once data has arrived (TCP_DEFER_ACCEPT)"
         |t, _| { t.job.options.defer_accept = true; };
-    'b' One("number") "requests under way besides the one that is waited for (0)"
+    'b' One("number") "further requests in flight (0)"
         |t, g| { t.job.first_burst = g.unsigned(65_536)?; };
-    'B' Alone "the server answers datagrams from where they were sent to"
+    'B' Alone "the server answers datagrams from the address they were sent to"
         |t, _| { t.job.options.packet_info = true; };
     'c' Alone "a connection for each transaction" |t, _| { t.connect_each = true; };
-    'C' Alone "TCP_CORK at our end" |t, _| { t.job.options.cork = true; };
+    'C' Alone "TCP_CORK at the local end" |t, _| { t.job.options.cork = true; };
     'd' One("direction") "of OMNI: send, recv, rr, or send|recv; stream, xmit, transmit and 2\n\
         are send, maerts, receive and 4 are recv, 6 is rr" |t, g| { t.direction = parse_direction(g)?; };
     'D' Alone "TCP_NODELAY at both ends" |t, _| { t.job.options.no_delay = true; };
-    'e' One("seconds") "how long a datagram is waited for; then the exchange begins anew" |t, g| {
+    'e' One("seconds") "timeout of a datagram; then the exchange starts again" |t, g| {
         let seconds = g.unsigned(i64::from(i32::MAX))?;
         t.job.timeout = (seconds > 0).then(|| Span::from_secs(seconds));
     };
     'f' Alone "do not fragment (IP_MTU_DISCOVER)" |t, _| { t.job.options.dont_fragment = true; };
     'F' Alone "TCP Fast Open" |t, _| { t.job.options.fast_open = true; };
-    'g' Alone "SO_DEBUG at our end" |t, _| { t.job.options.debug = true; };
-    'G' One("bytes") "TCP_MAXSEG at our end" |t, g| {
+    'g' Alone "SO_DEBUG at the local end" |t, _| { t.job.options.debug = true; };
+    'G' One("bytes") "TCP_MAXSEG at the local end" |t, g| {
         let bytes = g.unsigned(65_535)?;
         t.job.options.max_segment = (bytes > 0).then_some(bytes);
     };
     'h' Alone "show this" |_, _| = Err(NetperfRefusal::to_stdout(usage_text(), 1));
-    'H' One("host[/bits],family") "the server's end of data connections; with bits, those behind them\n\
-        are drawn for each iteration  (*)" |t, g| {
+    'H' One("host[/bits],family") "the server's end of data connections; with a mask length, the host bits\n\
+        are random for each iteration  (*)" |t, g| {
         let (host, family) = g.host_and_family(&mut t.notes)?;
         if let Some(host) = host {
             let (host, bits) = split_prefix(g, host)?;
@@ -69,9 +69,9 @@ pub(super) const OPTIONS: &[OmniRow] = options! {
         });
     };
     'I' Alone "send with write(2)" |t, _| { t.job.local.send_by = SendBy::Write; };
-    'j' One("number") "no effect; the global -j is meant" |_, _| {};
-    'k' NextWord("selectors") "results as NAME=value; `?` lists the selectors, `all` takes all,\n\
-        else a list with commas, or a file of such lists" |t, g| = set_form(t, g, OutputForm::KeyValue);
+    'j' One("number") "no effect; use the global -j" |_, _| {};
+    'k' NextWord("selectors") "results as NAME=value; `?` lists the selectors, `all` selects all,\n\
+        else a list with commas, or a file with such lists" |t, g| = set_form(t, g, OutputForm::KeyValue);
     'K' One("local,remote") "TCP's congestion control" |t, g| {
         let [local, remote] = g.two_values()?;
         for (name, to) in [
@@ -85,9 +85,9 @@ pub(super) const OPTIONS: &[OmniRow] = options! {
             *to = Some(name.to_owned());
         }
     };
-    'l' One("number") "time to live of multicasts"
+    'l' One("number") "time to live of multicast datagrams"
         |t, g| { t.job.options.multicast_ttl = Some(g.unsigned(255)?); };
-    'L' One("host[/bits],family") "our end of data connections  (*)" |t, g| {
+    'L' One("host[/bits],family") "local end of data connections  (*)" |t, g| {
         let (host, family) = g.host_and_family(&mut t.notes)?;
         if let Some(host) = host {
             let (host, bits) = split_prefix(g, host)?;
@@ -104,7 +104,7 @@ pub(super) const OPTIONS: &[OmniRow] = options! {
         let to = [&mut t.job.local.send_size, &mut t.job.remote.send_size];
         g.set_or_default(pair, 0, LARGEST, to)
     };
-    'M' One("remote,local") "bytes of a receive (SO_RCVBUF); the server's comes first  (*)" |t, g| = {
+    'M' One("remote,local") "bytes of a receive (SO_RCVBUF); the server's is first  (*)" |t, g| = {
         let pair = g.first()?;
         t.require_directions(pair[0].is_some(), pair[1].is_some());
         let to = [
@@ -113,14 +113,14 @@ pub(super) const OPTIONS: &[OmniRow] = options! {
         ];
         g.set_or_default(pair, 0, LARGEST, to)
     };
-    'n' Alone "connect(2) our datagram socket" |t, _| { t.job.options.connect_local = true; };
+    'n' Alone "connect(2) the local datagram socket" |t, _| { t.job.options.connect_local = true; };
     'N' Alone "connect(2) the server's datagram socket" |t, _| { t.job.options.connect_remote = true; };
     'o' NextWord("selectors") "results as CSV" |t, g| = set_form(t, g, OutputForm::Csv);
     'O' NextWord("selectors") "results as a table" |t, g| = set_form(t, g, OutputForm::Human);
-    'p' One("min,max") "our ports where each transaction connects (5000,65535)"
+    'p' One("min,max") "local ports if each transaction connects (5000,65535)"
         |t, g| = client_ports(t, g);
     'P' One("local,remote") "ports of the data connection (any)" |t, g| = data_ports(t, g);
-    'q' One("bytes/s") "SO_MAX_PACING_RATE at our end" |t, g| {
+    'q' One("bytes/s") "SO_MAX_PACING_RATE at the local end" |t, g| {
         let rate: u64 = g.unsigned(i64::MAX / 8)?;
         t.job.local.pacing_bps = (rate > 0).then_some(rate * 8);
     };
@@ -135,13 +135,13 @@ pub(super) const OPTIONS: &[OmniRow] = options! {
     };
     'R' One("0|1") "whether data may be routed (1; 0 for one-way UDP)"
         |t, g| { t.routing = Some(g.number(i64::MIN..=i64::MAX)? != 0); };
-    's' One("send,recv") "our socket buffers: SO_SNDBUF, SO_RCVBUF" |t, g| = set_buffers(t, g, false);
+    's' One("send,recv") "local socket buffers: SO_SNDBUF, SO_RCVBUF" |t, g| = set_buffers(t, g, false);
     'S' One("send,recv") "the server's socket buffers" |t, g| = set_buffers(t, g, true);
     't' One("stream|dgram") "type of the sockets (by the protocol)" |t, g| {
         t.job.socket_type = Some(match g.argument_text().to_ascii_lowercase().as_str() {
             "stream" => SocketType::Stream,
             "dgram" => SocketType::Dgram,
-            _ => return Err(g.argument_error("unknown socket type; stream and dgram are known")),
+            _ => return Err(g.argument_error("unknown socket type; use stream or dgram")),
         });
     };
     'T' One("protocol") "tcp, udp, sctp, dccp or udplite" |t, g| {
@@ -153,7 +153,7 @@ pub(super) const OPTIONS: &[OmniRow] = options! {
             "udplite" => SocketProtocol::UdpLite,
             _ => {
                 return Err(
-                    g.argument_error("unknown protocol; tcp, udp, sctp, dccp and udplite are known")
+                    g.argument_error("unknown protocol; use tcp, udp, sctp, dccp or udplite")
                 );
             }
         };
@@ -167,25 +167,27 @@ pub(super) const OPTIONS: &[OmniRow] = options! {
         }
         g.argument_text().clone_into(&mut t.show.uuid);
     };
-    'U' Alone "try another port where a connection cannot be made"
+    'U' Alone "try another port if a connection cannot be opened"
         |t, _| { t.job.options.retry_connect = true; };
     'V' Alone "avoid copies: receivers splice(2) to the null device" |t, _| {
         t.show.copy_avoidance = true;
         t.job.local.receive_by = ReceiveBy::Splice;
         t.job.remote.receive_by = ReceiveBy::Splice;
     };
-    'w' One("number") "no effect; the global -w is meant" |_, _| {};
-    'W' One("number") "buffers for sends used in turn"
+    'w' One("number") "no effect; use the global -w" |_, _| {};
+    'W' One("number") "send buffers used in turn"
         |t, g| { t.job.local.send_width = g.unsigned(LARGEST)?; };
 };
 
 /// Text of `-h`.
 fn usage_text() -> String {
     format!(
-        "\nUsage: netperf [global options] -- [options of the test]\n\n\
-         Options of OMNI and of the tests made of it:\n{}\n\
+        "\n\
+         Usage: netperf [global options] -- [options of the test]\n\n\
+         Options of OMNI and the tests based on it:\n\
+         {}\n\
          Of a pair, `a,` sets the first and `,b` the second value. One value without a comma\n\
-         sets both; where (*) stands, only the first.\n",
+         sets both, or only the first for options marked (*).\n",
         usage(OPTIONS)
     )
 }
@@ -217,8 +219,7 @@ fn parse_direction(given: &TypedOption<'_>) -> Result<Option<DataDirection>, Net
                 Some(n @ (0 | 2 | 4 | 6)) => (n & 2 != 0, n & 4 != 0),
                 _ => {
                     return Err(given.argument_error(
-                        "unknown direction; send, recv, rr, or two of them with a bar between, or \
-                         2, 4, 6",
+                        "unknown direction; use send, recv, rr, two of them separated by a bar, or 2, 4, 6",
                     ));
                 }
             },
@@ -250,7 +251,7 @@ fn split_prefix<'a>(
         (128, "AF_INET6")
     };
     match length.parse::<u8>() {
-        _ if host.is_empty() => Err(given.argument_error("no host stands before the mask length")),
+        _ if host.is_empty() => Err(given.argument_error("no host before the mask length")),
         Ok(n) if n <= most => Ok((host, Some(n))),
         Ok(_) => Err(NetperfRefusal::to_stdout(
             format!("Mask length must be between 0 and {most} inclusive for {family}\n"),
@@ -280,7 +281,7 @@ pub(super) fn client_ports(typed: &mut TypedOptions, given: &TypedOption<'_>) ->
     }
     if ports.first > ports.last {
         return Err(given.argument_error(format_args!(
-            "ports {} to {}; the least comes first",
+            "ports {} to {}: the first is above the last",
             ports.first, ports.last
         )));
     }

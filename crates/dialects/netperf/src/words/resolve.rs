@@ -151,15 +151,14 @@ fn resolve_test(typed: &mut TypedOptions, known: &Known) -> Result<(), NetperfRe
             SocketTest::Cc => SocketTest::Cc,
             _ => {
                 return Err(NetperfRefusal::usage_error(
-                    "netperf: -- -c: a connection for each transaction needs requests and \
-                     responses (-d rr), or of OMNI no direction at all",
+                    "netperf: -- -c: a connection for each transaction needs requests and responses (-d rr), or OMNI without a direction",
                 ));
             }
         };
     }
     if job.test.connects_each() && !job.protocol.connects() {
         return Err(NetperfRefusal::usage_error(
-            "netperf: -- -T: a connection for each transaction needs a protocol with connections",
+            "netperf: -- -T: a connection for each transaction needs a connection-oriented protocol",
         ));
     }
     Ok(())
@@ -172,7 +171,7 @@ fn resolve_families(typed: &mut TypedOptions) -> Result<(), NetperfRefusal> {
         (server, local) if server == local => server,
         _ => {
             return Err(NetperfRefusal::usage_error(
-                "netperf: -- -H, -L: the two ends of a data connection are of one family",
+                "netperf: -- -H, -L: both ends of a data connection must have the same IP version",
             ));
         }
     };

@@ -35,8 +35,8 @@ type ServerRow = NetperfOption<ServerCommand>;
 const OPTIONS: &[ServerRow] = options! {
     '4' Alone "IPv4 only" |s, _| { s.job.family = Family::Ipv4; };
     '6' Alone "IPv6 only" |s, _| { s.job.family = Family::Ipv6; };
-    '1' Alone "serve one client that tests something, and end" |s, _| { s.job.serves = Some(1); };
-    'd' Alone "say more of what happens; may be repeated" |s, _| { s.debug += 1; };
+    '1' Alone "serve one client that runs a test, and exit" |s, _| { s.job.serves = Some(1); };
+    'd' Alone "more messages; may be repeated" |s, _| { s.debug += 1; };
     'D' Alone "stay in the foreground" |s, _| {
         s.foreground = true;
         s.stand_alone = true;
@@ -46,7 +46,7 @@ const OPTIONS: &[ServerRow] = options! {
         s.stand_alone = true;
     };
     'h' Alone "show this" |_, _| = Err(NetperfRefusal::to_stderr(usage_text(), 1));
-    'L' One("host,family") "where to listen (everywhere); family is 4, 6 or 0" |s, g| {
+    'L' One("host,family") "address to listen at (all); family is 4, 6 or 0" |s, g| {
         s.stand_alone = true;
         let (host, family) = g.host_and_family(&mut s.notes)?;
         if let Some(host) = host {
@@ -56,16 +56,16 @@ const OPTIONS: &[ServerRow] = options! {
             s.job.family = family;
         }
     };
-    'n' One("number") "how many CPUs to assume where they cannot be counted"
+    'n' One("number") "number of CPUs to assume if they cannot be counted"
         |s, g| { s.cpus = Some(g.unsigned(1 << 30)?); };
-    'N' Alone "no file of messages, even with -d" |s, _| { s.no_debug_file = true; };
+    'N' Alone "no message file, even with -d" |s, _| { s.no_debug_file = true; };
     'p' One("port") "port to listen at (12865)" |s, g| {
         s.stand_alone = true;
         s.job.port = g.port_of(g.argument_text(), 0)?;
     };
-    'v' One("level") "how much to say" |s, g| { s.verbosity = g.unsigned(1 << 30)?; };
+    'v' One("level") "verbosity of the output" |s, g| { s.verbosity = g.unsigned(1 << 30)?; };
     'V' Alone "show the version" |_, _| = Err(NetperfRefusal::to_stdout(VERSION, 0));
-    'Z' One("passphrase") "what a client must say first; goes in clear text"
+    'Z' One("passphrase") "passphrase that a client must send first; sent in clear text"
         |s, g| { s.job.passphrase = Some(g.argument_text().to_owned()); };
 };
 
@@ -236,11 +236,14 @@ pub(super) mod tests {
             ),
             (
                 "-p abc",
-                "netserver: -p abc: not the number of a port; 0 to 65535 are allowed\n",
+                "netserver: -p abc: not a port number; must be between 0 and 65535\n",
             ),
-            ("-p 65536", "netserver: -p 65536: not the number of a port"),
-            ("-n x", "netserver: -n x: not a whole number"),
-            ("-v -1", "netserver: -v -1: -1 is out of range; 0 to "),
+            ("-p 65536", "netserver: -p 65536: not a port number"),
+            ("-n x", "netserver: -n x: expected a whole number"),
+            (
+                "-v -1",
+                "netserver: -v -1: -1 is out of range; must be between 0 and ",
+            ),
         ] {
             let refusal = refusal(line);
             assert!(refusal.text.starts_with(begin), "{line}: {}", refusal.text);

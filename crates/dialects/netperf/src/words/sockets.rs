@@ -14,10 +14,10 @@ type SocketsRow = NetperfOption<TypedOptions>;
 pub(super) const OPTIONS: &[SocketsRow] = options! {
     '4' Alone "IPv4 for data" |t, _| = set_family(t, Family::Ipv4);
     '6' Alone "IPv6 for data" |t, _| = set_family(t, Family::Ipv6);
-    'a' Alone "not done: POSIX AIO for sends" |t, _| = refuse_aio(t, 'a');
-    'A' Alone "not done: POSIX AIO for the server's receives" |t, _| = refuse_aio(t, 'A');
+    'a' Alone "not supported: POSIX AIO for sends" |t, _| = refuse_aio(t, 'a');
+    'A' Alone "not supported: POSIX AIO for the server's receives" |t, _| = refuse_aio(t, 'A');
     'b' One("number") "no effect in these tests" |_, _| {};
-    'C' Alone "TCP_CORK at our end" |t, _| { t.job.options.cork = true; };
+    'C' Alone "TCP_CORK at the local end" |t, _| { t.job.options.cork = true; };
     'D' Alone "TCP_NODELAY at both ends" |t, _| { t.job.options.no_delay = true; };
     'h' Alone "show this" |_, _| = Err(NetperfRefusal::to_stdout(usage_text(), 1));
     'H' One("host,family") "the server's end of data connections  (*)" |t, g| {
@@ -29,7 +29,7 @@ pub(super) const OPTIONS: &[SocketsRow] = options! {
             t.data_family = family;
         }
     };
-    'L' One("host,family") "our end of data connections  (*)" |t, g| {
+    'L' One("host,family") "local end of data connections  (*)" |t, g| {
         let (host, family) = g.host_and_family(&mut t.notes)?;
         if let Some(host) = host {
             t.job.data.local = Some(host.to_owned());
@@ -48,17 +48,17 @@ pub(super) const OPTIONS: &[SocketsRow] = options! {
     };
     'n' Alone "no effect in these tests" |_, _| {};
     'N' Alone "no effect in these tests" |_, _| {};
-    'p' One("min,max") "our ports where each transaction connects (5000,65535)"
+    'p' One("min,max") "local ports if each transaction connects (5000,65535)"
         |t, g| = client_ports(t, g);
     'P' One("local,remote") "ports of the data connection (any)" |t, g| = data_ports(t, g);
     'r' One("request,response") "no effect in these tests" |_, _| {};
     'R' One("0|1") "whether data may be routed (1)"
         |t, g| { t.routing = Some(g.number(i64::MIN..=i64::MAX)? != 0); };
-    's' One("send,recv") "our socket buffers: SO_SNDBUF, SO_RCVBUF" |t, g| = set_buffers(t, g, false);
+    's' One("send,recv") "local socket buffers: SO_SNDBUF, SO_RCVBUF" |t, g| = set_buffers(t, g, false);
     'S' One("send,recv") "the server's socket buffers" |t, g| = set_buffers(t, g, true);
     't' One("type") "no effect in these tests" |_, _| {};
     'T' One("protocol") "no effect in these tests" |_, _| {};
-    'V' Alone "not done in these tests: avoid copies" |t, _| {
+    'V' Alone "not supported in these tests: avoid copies" |t, _| {
         for end in ["send", "recv"] {
             t.notes.push(NoteLine {
                 text: format!("Local {end} copy avoidance not available.\n"),
@@ -66,8 +66,8 @@ pub(super) const OPTIONS: &[SocketsRow] = options! {
             });
         }
     };
-    'w' One("number") "no effect; the global -w is meant" |_, _| {};
-    'W' One("number") "buffers for sends used in turn"
+    'w' One("number") "no effect; use the global -w" |_, _| {};
+    'W' One("number") "send buffers used in turn"
         |t, g| { t.job.local.send_width = g.unsigned(LARGEST)?; };
     'z' Alone "no effect" |_, _| {};
 };
@@ -75,17 +75,19 @@ pub(super) const OPTIONS: &[SocketsRow] = options! {
 /// Text of `-h`.
 fn usage_text() -> String {
     format!(
-        "\nUsage: netperf [global options] -- [options of the test]\n\n\
-         Options of TCP_SENDFILE, TCP_CC and TCP_MSS:\n{}\n\
+        "\n\
+         Usage: netperf [global options] -- [options of the test]\n\n\
+         Options of TCP_SENDFILE, TCP_CC and TCP_MSS:\n\
+         {}\n\
          Of a pair, `a,` sets the first and `,b` the second value. One value without a comma\n\
-         sets both; where (*) stands, only the first.\n",
+         sets both, or only the first for options marked (*).\n",
         usage(OPTIONS)
     )
 }
 
 fn refuse_aio(typed: &mut TypedOptions, letter: char) -> Result<(), NetperfRefusal> {
     typed.notes.push(NoteLine {
-        text: format!("netperf: -- -{letter} has no effect: there is no POSIX AIO here\n"),
+        text: format!("netperf: -- -{letter} has no effect: POSIX AIO is not supported\n"),
         to_stdout: false,
     });
     Ok(())

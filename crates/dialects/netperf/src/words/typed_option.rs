@@ -45,8 +45,7 @@ impl<'a> TypedOption<'a> {
         number::parse_number(text)
             .ok_or_else(|| {
                 self.argument_error(
-                    "not a whole number; K M G (2^10, 2^20, 2^30) or k m g (10^3, 10^6, 10^9) \
-                     may follow",
+                    "expected a whole number, optionally followed by K M G (2^10, 2^20, 2^30) or k m g (10^3, 10^6, 10^9)",
                 )
             })
             .and_then(|n| {
@@ -54,7 +53,7 @@ impl<'a> TypedOption<'a> {
                     Ok(n)
                 } else {
                     Err(self.argument_error(format_args!(
-                        "{n} is out of range; {} to {} are allowed",
+                        "{n} is out of range; must be between {} and {}",
                         range.start(),
                         range.end()
                     )))
@@ -89,7 +88,7 @@ impl<'a> TypedOption<'a> {
 
     fn some_of(&self, pair: [Option<&'a str>; 2]) -> Result<[Option<&'a str>; 2], NetperfRefusal> {
         if pair == [None, None] {
-            Err(self.argument_error("it holds no value; `a`, `a,b`, `a,` and `,b` are allowed"))
+            Err(self.argument_error("no value given; use `a`, `a,b`, `a,` or `,b`"))
         } else {
             Ok(pair)
         }
@@ -152,7 +151,7 @@ impl<'a> TypedOption<'a> {
         let port = text.parse::<u16>().ok().filter(|p| i64::from(*p) >= least);
         port.ok_or_else(|| {
             self.argument_error(format_args!(
-                "not the number of a port; {least} to 65535 are allowed"
+                "not a port number; must be between {least} and 65535"
             ))
         })
     }
@@ -162,8 +161,7 @@ impl<'a> TypedOption<'a> {
         number::parse_family(text).unwrap_or_else(|| {
             notes.push(NoteLine {
                 text: format!(
-                    "WARNING! {} not recognized as an address family; 4, 6 and 0 (either, which is \
-                     used) are known\n",
+                    "WARNING! {} not recognized as an address family; use 4, 6 or 0 (either, which is used)\n",
                     text.escape_debug()
                 ),
                 to_stdout: true,

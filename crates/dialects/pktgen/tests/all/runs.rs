@@ -127,10 +127,10 @@ fn warnings_say_what_was_bent() {
         folder.take_warnings(),
         [
             "eth0: dst_min `300.1.2.3` is not an IPv4 address",
-            "eth0: udp_src_min 65536 does not fit; 0 is used",
-            "eth0: rate: comes to no delay at all, which is full speed; set the size first",
+            "eth0: udp_src_min 65536 is out of range; 0 is used",
+            "eth0: rate: the delay is 0, which is full speed; set the size first",
             "eth0: queue_map_max 7 is above the last transmit queue; 0 is used",
-            "eth0: flag IPSEC: packets leave in clear, nothing is encrypted",
+            "eth0: flag IPSEC has no effect: packets are not encrypted",
         ]
     );
 }

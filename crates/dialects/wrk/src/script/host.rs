@@ -12,9 +12,9 @@ use super::{RunSummary, ScriptIo, ScriptSettings};
 use crate::Stats;
 
 /// Prelude message for everything that needs trust.
-const UNTRUSTED: &str = "is not for scripts that are not trusted";
+const UNTRUSTED: &str = "needs a trusted script";
 /// Hint for a program that has only wrk's own options.
-const TRUST_OF_A_LINK: &str = "for a link named wrk WIREBENCH_TRUST_SCRIPT=1 does";
+const TRUST_OF_A_LINK: &str = "for a link named wrk: WIREBENCH_TRUST_SCRIPT=1";
 
 /// A script and its main state.
 ///

@@ -84,7 +84,7 @@ else
     group.name = nil
     for _, name in pairs(names) do
       group[name] = function()
-        error(prefix .. name .. " is not for scripts that are not trusted; --trust-script allows it", 2)
+        error(prefix .. name .. " needs a trusted script; --trust-script allows it", 2)
       end
     end
   end
@@ -122,7 +122,7 @@ else
   function require(name)
     local found = loaded[name]
     if found == nil then
-      error("require '" .. tostring(name) .. "' is not for scripts that are not trusted; --trust-script allows it", 2)
+      error("require '" .. tostring(name) .. "' needs a trusted script; --trust-script allows it", 2)
     end
     return found
   end

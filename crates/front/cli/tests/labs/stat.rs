@@ -205,9 +205,9 @@ fn every_form_of_sar_looks_like_the_original() {
         assert_eq!(layout(&theirs), layout(&ours), "{words}\n{theirs}\n{ours}");
     }
     for (words, part) in [
-        ("-u 1 1", "-u (CPU times) is not done here"),
-        ("-n TCP 1", "-n TCP is not done here"),
-        ("-hn DEV 0", "-hn: -n and -P stand alone"),
+        ("-u 1 1", "-u (CPU times) is not supported"),
+        ("-n TCP 1", "-n TCP is not supported"),
+        ("-hn DEV 0", "-hn: -n and -P cannot be joined"),
     ] {
         let output = start(ours, words).finish(Duration::from_secs(10));
         let said = String::from_utf8_lossy(&output.stderr);

@@ -132,63 +132,78 @@ fn notes_come_before_all_else() {
 #[test]
 fn what_is_wrong_is_said_in_one_line() {
     for (line, text) in [
-        ("-l abc", "netperf: -l abc: not a whole number; K M G "),
-        ("-l 1.5", "netperf: -l 1.5: not a whole number"),
+        (
+            "-l abc",
+            "netperf: -l abc: expected a whole number, optionally followed by K M G ",
+        ),
+        ("-l 1.5", "netperf: -l 1.5: expected a whole number"),
         (
             "-l 99999999999",
-            "netperf: -l 99999999999: 99999999999 is out of range; -9223372036854775807 to 2147483647 are allowed\n",
+            "netperf: -l 99999999999: 99999999999 is out of range; must be between -9223372036854775807 and 2147483647\n",
         ),
-        ("-P x", "netperf: -P x: not a whole number"),
-        ("-v -1", "netperf: -v -1: -1 is out of range; 0 to "),
+        ("-P x", "netperf: -P x: expected a whole number"),
+        (
+            "-v -1",
+            "netperf: -v -1: -1 is out of range; must be between 0 and ",
+        ),
         (
             "-p 12x",
-            "netperf: -p 12x: not the number of a port; 1 to 65535 are allowed\n",
+            "netperf: -p 12x: not a port number; must be between 1 and 65535\n",
         ),
-        ("-p 0", "netperf: -p 0: not the number of a port"),
+        ("-p 0", "netperf: -p 0: not a port number"),
         (
             "-p ,65536",
-            "netperf: -p ,65536: not the number of a port; 0 to 65535",
+            "netperf: -p ,65536: not a port number; must be between 0 and 65535",
         ),
-        ("-T x", "netperf: -T x: not a whole number"),
-        ("-T 0,-2", "netperf: -T 0,-2: -2 is out of range; -1 to "),
+        ("-T x", "netperf: -T x: expected a whole number"),
+        (
+            "-T 0,-2",
+            "netperf: -T 0,-2: -2 is out of range; must be between -1 and ",
+        ),
         ("-y -2", "netperf: -y -2: -2 is out of range"),
-        ("-Y 300", "netperf: -Y 300: not a kind of service; "),
-        ("-Y foo", "netperf: -Y foo: not a kind of service; "),
+        ("-Y 300", "netperf: -Y 300: expected 0 to 255, "),
+        ("-Y foo", "netperf: -Y foo: expected 0 to 255, "),
         ("-D x", "netperf: -D x: not a number of seconds"),
         ("-D nan", "netperf: -D nan: not a number of seconds"),
         (
             "-D 0",
-            "netperf: -D 0: out of range; 0.001 to 86400 seconds are allowed\n",
+            "netperf: -D 0: out of range; must be between 0.001 and 86400 seconds\n",
         ),
-        ("-D 1,x", "netperf: -D 1,x: not a whole number"),
-        ("-s x", "netperf: -s x: not a whole number"),
-        ("-w 5x", "netperf: -w 5x: not a time"),
-        ("-w 2148s", "netperf: -w 2148s: not a time"),
+        ("-D 1,x", "netperf: -D 1,x: expected a whole number"),
+        ("-s x", "netperf: -s x: expected a whole number"),
+        (
+            "-w 5x",
+            "netperf: -w 5x: expected a whole number and us, ms or s, at most 35 minutes",
+        ),
+        (
+            "-w 2148s",
+            "netperf: -w 2148s: expected a whole number and us, ms or s, at most 35 minutes",
+        ),
         ("-b 1 -w 0", "netperf: -w: must be above 0 with bursts"),
         (
             "-I 95,x",
-            "netperf: -I 95,x: the width is not a number of percent\n",
+            "netperf: -I 95,x: the width is not a percentage\n",
         ),
-        ("-i x", "netperf: -i x: not a whole number"),
+        ("-i x", "netperf: -i x: expected a whole number"),
         ("-a 7", "netperf: -a: must be a power of two"),
         (
             "-A ,",
-            "netperf: -A ,: it holds no value; `a`, `a,b`, `a,` and `,b` are allowed\n",
+            "netperf: -A ,: no value given; use `a`, `a,b`, `a,` or `,b`\n",
         ),
-        ("-W 1,2,3", "netperf: -W 1,2,3: not a whole number"),
-        ("-- -m 5T", "netperf: -- -m 5T: not a whole number"),
+        ("-W 1,2,3", "netperf: -W 1,2,3: expected a whole number"),
+        ("-- -m 5T", "netperf: -- -m 5T: expected a whole number"),
         (
             "-- -m 2G",
-            "netperf: -- -m 2G: 2147483648 is out of range; -1 to 1073741824 are allowed\n",
+            "netperf: -- -m 2G: 2147483648 is out of range; must be between -1 and 1073741824\n",
         ),
         (
             "-- -s 9999999999G",
-            "netperf: -- -s 9999999999G: not a whole number",
+            "netperf: -- -s 9999999999G: expected a whole number",
         ),
         ("-- -m -5", "netperf: -- -m -5: -5 is out of range"),
         (
             "-t TCP_RR -- -r 0,1",
-            "netperf: -- -r 0,1: 0 is out of range; 1 to 1073741824 are allowed\n",
+            "netperf: -- -r 0,1: 0 is out of range; must be between 1 and 1073741824\n",
         ),
         (
             "-t UDP_STREAM -- -m 65508",
@@ -200,7 +215,7 @@ fn what_is_wrong_is_said_in_one_line() {
         ),
         (
             "-- -b 65537",
-            "netperf: -- -b 65537: 65537 is out of range; 0 to 65536 are allowed\n",
+            "netperf: -- -b 65537: 65537 is out of range; must be between 0 and 65536\n",
         ),
         ("-- -d foo", "netperf: -- -d foo: unknown direction; "),
         ("-- -d 1", "netperf: -- -d 1: unknown direction; "),
@@ -209,13 +224,10 @@ fn what_is_wrong_is_said_in_one_line() {
             "-- -t seqpacket",
             "netperf: -- -t seqpacket: unknown socket type; ",
         ),
-        (
-            "-- -P http",
-            "netperf: -- -P http: not the number of a port",
-        ),
+        ("-- -P http", "netperf: -- -P http: not a port number"),
         (
             "-- -p 7000,6000",
-            "netperf: -- -p 7000,6000: ports 7000 to 6000; the least comes first\n",
+            "netperf: -- -p 7000,6000: ports 7000 to 6000: the first is above the last\n",
         ),
         (
             "-- -K abcdefghijklmnop",
@@ -223,7 +235,7 @@ fn what_is_wrong_is_said_in_one_line() {
         ),
         (
             "-- -l 256",
-            "netperf: -- -l 256: 256 is out of range; 0 to 255 are allowed\n",
+            "netperf: -- -l 256: 256 is out of range; must be between 0 and 255\n",
         ),
         (
             "-- -u abcdefghijabcdefghijabcdefghijabcdefgh",
@@ -235,17 +247,17 @@ fn what_is_wrong_is_said_in_one_line() {
         ),
         (
             "-- -H /8",
-            "netperf: -- -H /8: no host stands before the mask length\n",
+            "netperf: -- -H /8: no host before the mask length\n",
         ),
         (
             "-- -H a,4 -L b,6",
-            "netperf: -- -H, -L: the two ends of a data connection are of one family\n",
+            "netperf: -- -H, -L: both ends of a data connection must have the same IP version\n",
         ),
     ] {
         let refusal = refused(line);
         assert!(refusal.text.starts_with(text), "{line}: {}", refusal.text);
         assert_eq!(refusal.text.matches('\n').count(), 1, "{line}");
-        let port = !line.contains("-- -p") && text.contains("number of a port");
+        let port = !line.contains("-- -p") && text.contains("not a port number");
         let code = if port { 255 } else { 1 };
         assert_eq!((refusal.code, refusal.to_stdout), (code, false), "{line}");
     }

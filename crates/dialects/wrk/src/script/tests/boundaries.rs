@@ -41,9 +41,7 @@ fn the_world_is_out_of_reach() {
         ("debug.getregistry()", "debug.getregistry"),
     ] {
         let out = printed(&format!("print(select(2, pcall(function() {call} end)))"));
-        let says = format!(
-            "a.lua:1: {name} is not for scripts that are not trusted; --trust-script allows it\n"
-        );
+        let says = format!("a.lua:1: {name} needs a trusted script; --trust-script allows it\n");
         assert_eq!(out, says);
     }
     assert_eq!(
