@@ -430,7 +430,7 @@ impl PktgenFiles {
             self.warnings.extend(device.config.settle(&interface));
             if device.config.flags.has(Flags::IPSEC) {
                 self.warnings.push(format!(
-                    "{}: flag IPSEC has no effect: packets are not encrypted",
+                    "{}: flag IPSEC: packets are sent unencrypted",
                     device.config.name
                 ));
             }

@@ -130,7 +130,7 @@ fn warnings_say_what_was_bent() {
             "eth0: udp_src_min 65536 is out of range; 0 is used",
             "eth0: rate: the delay is 0, which is full speed; set the size first",
             "eth0: queue_map_max 7 is above the last transmit queue; 0 is used",
-            "eth0: flag IPSEC has no effect: packets are not encrypted",
+            "eth0: flag IPSEC: packets are sent unencrypted",
         ]
     );
 }
