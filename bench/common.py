@@ -19,9 +19,9 @@ TX_PORT, RX_PORT = f"{A}/a0", f"{B}/b0"
 
 def need_root(wirebench=WIREBENCH):
     if os.geteuid() != 0:
-        sys.exit("bench: needs root, to make network namespaces")
+        sys.exit("bench: needs root to create network namespaces")
     if not os.path.exists(wirebench):
-        sys.exit("bench: build first: make build")
+        sys.exit("bench: wirebench is not built; run: make build")
 
 
 def run(argv, **kwargs):
@@ -124,7 +124,7 @@ def testpmd(node, vdev, mode, seconds, figure, device=None):
     pmd.terminate()
     pmd.communicate()
     if len(rates) < 3:
-        raise SystemExit(f"testpmd gave no figures: {''.join(said)[-1000:]}")
+        raise SystemExit(f"testpmd printed no figures: {''.join(said)[-1000:]}")
     if device:
         (before, begin), (after, end) = counted
         return (after - before) / (end - begin)

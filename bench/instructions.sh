@@ -19,7 +19,7 @@ UDP_BUDGET=910
 FEW=20000
 MANY=120000
 
-command -v valgrind >/dev/null || { echo "valgrind is not installed; try: apt-get install valgrind" >&2; exit 2; }
+command -v valgrind >/dev/null || { echo "valgrind is not installed; run: apt-get install valgrind" >&2; exit 2; }
 cargo build --quiet --release -p wb-traffic --example hot_path
 cargo build --quiet --release -p wb-load --example exchange
 examples=${CARGO_TARGET_DIR:-target}/release/examples
