@@ -124,6 +124,8 @@ struct DeviceSender<Q, C> {
     by_queue_because: Option<String>,
     /// Frames that were late when this turn began and are already reported.
     made_up: u64,
+    /// True if the port stalled and has sent nothing since.
+    is_behind: bool,
     /// Counters of ports that sent autonomously.
     offloaded: TxCounters,
 }
@@ -167,6 +169,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
             wall_minus_mono: 0,
             by_queue_because: None,
             made_up: 0,
+            is_behind: false,
             offloaded: TxCounters::default(),
         }
     }
@@ -340,6 +343,8 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         self.lateness.stalls += stalls;
         self.lateness.stalled_ns += stalled_ns;
         self.lateness.largest_gap_ns = self.lateness.largest_gap_ns.max(largest_gap_ns);
+        // A turn may notice a stall and end before it sends what fell due.
+        self.is_behind |= stalls > 0;
         if taken.frames == 0 {
             return;
         }
@@ -360,7 +365,7 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
             let burst = self.walker.config().burst.max(1) as u64;
             self.largest_catch_up = self.largest_catch_up.max(calls * burst);
             let told = std::mem::take(&mut self.made_up);
-            if stalls > 0 {
+            if std::mem::take(&mut self.is_behind) {
                 let late = (calls * burst).min(taken.frames);
                 self.lateness.made_up(late.saturating_sub(told), u64::MAX);
             }
@@ -641,6 +646,8 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
             self.phase = DevicePhase::Done;
             self.end_of_wait(now_ns);
             self.stopped_ns = now_ns.max(self.started_ns);
+            // The last turn of the port may have waited until a moment after `now_ns`.
+            self.idle_ns = self.idle_ns.min(self.stopped_ns - self.started_ns);
             self.take_refused();
             let (walker, tally) = (&mut self.walker, &mut self.tally);
             let mut withdrawn = 0;

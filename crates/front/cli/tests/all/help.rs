@@ -153,7 +153,7 @@ fn line_rates_are_on_pages_too() {
     for part in ["1,488,095", "812,743", "id=\"plot-1\"", "\"1518 B\""] {
         assert!(page.contains(part), "{part}");
     }
-    let trial = "trial --tx memory:ls --rx memory:ls --rate 1kpps --duration 200ms --json -q";
+    let trial = "trial --tx memory:ls --rx memory:ls --rate 1kpps --allow-unsent --duration 200ms --json -q";
     let run = wirebench(&trial.split(' ').collect::<Vec<_>>());
     std::fs::write(file("a.json"), run).unwrap();
     let kept = file("a.json");
