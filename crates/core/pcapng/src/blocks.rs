@@ -2,7 +2,7 @@
 
 use crate::MAX_FRAME;
 use crate::bytes::{ByteSink, Measure, align4};
-use crate::interface::{Interface, TimeUnit};
+use crate::interface::{CaptureInterface, TimeUnit};
 use crate::options::{self as opt, Emit, put_padded};
 
 /// Reads the same in both byte orders.
@@ -79,7 +79,7 @@ impl Block for Section<'_> {
     }
 }
 
-impl Block for Interface {
+impl Block for CaptureInterface {
     const KIND: u32 = INTERFACE;
 
     fn put_body(&self, out: &mut impl ByteSink) {
@@ -334,9 +334,9 @@ impl PcapngWriter {
     pub fn interface(&mut self, name: &str, link_type: u16, out: &mut impl ByteSink) -> u32 {
         let name = (!name.is_empty()).then(|| name.to_owned());
         self.describe(
-            &Interface {
+            &CaptureInterface {
                 name,
-                ..Interface::new(link_type)
+                ..CaptureInterface::new(link_type)
             },
             out,
         )
@@ -347,8 +347,8 @@ impl PcapngWriter {
     ///
     /// # Panics
     /// A fixed buffer has no room, that is, fewer bytes than [`Block::block_len`].
-    pub fn describe(&mut self, interface: &Interface, out: &mut impl ByteSink) -> u32 {
-        let interface = Interface {
+    pub fn describe(&mut self, interface: &CaptureInterface, out: &mut impl ByteSink) -> u32 {
+        let interface = CaptureInterface {
             time_unit: TimeUnit::NANOSECONDS,
             time_offset: 0,
             ..interface.clone()

@@ -2,7 +2,7 @@
 
 use crate::details::Details;
 use crate::error::{Error, Warnings};
-use crate::interface::Interface;
+use crate::interface::CaptureInterface;
 use crate::parser::{FileItem, Format, IntactPart, Parser};
 
 /// Reads a capture file from pieces of any size, in bounded memory.
@@ -17,12 +17,12 @@ use crate::parser::{FileItem, Format, IntactPart, Parser};
 /// no memory.
 ///
 /// ```
-/// use wb_pcapng::{Decoder, Event, LINK_ETHERNET, PcapWriter};
+/// use wb_pcapng::{CaptureDecoder, Event, LINK_ETHERNET, PcapWriter};
 ///
 /// let mut file = Vec::new();
 /// PcapWriter::new(LINK_ETHERNET, &mut file).record(7, 60, &[0; 60], &mut file);
 ///
-/// let (mut decoder, mut frames) = (Decoder::new(), 0);
+/// let (mut decoder, mut frames) = (CaptureDecoder::new(), 0);
 /// for piece in file.chunks(10) {
 ///     decoder.push(piece);
 ///     while let Some(item) = decoder.next_item()? {
@@ -35,7 +35,7 @@ use crate::parser::{FileItem, Format, IntactPart, Parser};
 /// # Ok::<(), wb_pcapng::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Decoder {
+pub struct CaptureDecoder {
     parser: Parser,
     buffer: Vec<u8>,
     /// Bytes passed and not yet read: `buffer[start..end]`.
@@ -45,13 +45,13 @@ pub struct Decoder {
     failed: Option<Error>,
 }
 
-impl Default for Decoder {
+impl Default for CaptureDecoder {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Decoder {
+impl CaptureDecoder {
     /// Creates a decoder for the start of a file.
     pub fn new() -> Self {
         Self {
@@ -161,7 +161,7 @@ impl Decoder {
     }
 
     /// Interfaces read so far, of all sections in order.
-    pub fn interfaces(&self) -> &[Interface] {
+    pub fn interfaces(&self) -> &[CaptureInterface] {
         self.parser.interfaces()
     }
 

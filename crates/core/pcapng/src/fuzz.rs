@@ -1,8 +1,8 @@
 //! Laws for all files, whatever their bytes.
 
 use crate::{
-    Decoder, EnhancedPacket, Error, Event, IntactPart, Interface, MAX_FRAME, MAX_METADATA,
-    PcapngWriter, Reader, Record, Summary, max_captured,
+    CaptureDecoder, CaptureInterface, CaptureReader, CaptureSummary, EnhancedPacket, Error, Event,
+    IntactPart, MAX_FRAME, MAX_METADATA, PcapngWriter, Record, max_captured,
 };
 
 /// Reads `bytes` as a capture file in several ways and compares the results.
@@ -16,7 +16,7 @@ use crate::{
 pub fn exercise(bytes: &[u8]) {
     let end = whole(bytes);
     // With pieces or a part of the file, the reader may infer a different layout.
-    if Reader::new(bytes).is_ok_and(|reader| reader.has_other_layout()) {
+    if CaptureReader::new(bytes).is_ok_and(|reader| reader.has_other_layout()) {
         return;
     }
     let piece = match bytes.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte)) {
@@ -35,7 +35,7 @@ struct FuzzEnd {
 
 /// Reads the file as one slice.
 fn whole(bytes: &[u8]) -> FuzzEnd {
-    let mut reader = match Reader::new(bytes) {
+    let mut reader = match CaptureReader::new(bytes) {
         Ok(reader) => reader,
         Err(error) => {
             assert_eq!(error.offset, 0, "the header is at the start");
@@ -45,7 +45,7 @@ fn whole(bytes: &[u8]) -> FuzzEnd {
             };
         }
     };
-    let mut summary = Summary::default();
+    let mut summary = CaptureSummary::default();
     let mut at = 0;
     let error = loop {
         match reader.next_item() {
@@ -83,8 +83,8 @@ fn whole(bytes: &[u8]) -> FuzzEnd {
 /// Reads the same file in pieces of this size.
 fn pieces(bytes: &[u8], size: usize, end: &FuzzEnd) {
     let size = size.min(bytes.len().max(1));
-    let mut reader = Reader::new(bytes).ok();
-    let mut decoder = Decoder::new();
+    let mut reader = CaptureReader::new(bytes).ok();
+    let mut decoder = CaptureDecoder::new();
     let mut error = None;
     let mut chunks = bytes.chunks(size);
     loop {
@@ -127,7 +127,7 @@ fn repaired(bytes: &[u8], end: &FuzzEnd) {
     if kept.is_empty() {
         return;
     }
-    let mut reader = Reader::new(kept).expect("its header is whole");
+    let mut reader = CaptureReader::new(kept).expect("its header is whole");
     let records = reader.by_ref().map(|record| record.expect("is whole"));
     assert_eq!(records.count() as u64, end.whole.records);
     assert_eq!(reader.whole(), end.whole);
@@ -138,7 +138,7 @@ fn written_again(record: &Record<'_>) {
     assert!(record.captured.len() <= max_captured(record.link_type));
     let mut file = Vec::new();
     let mut writer = PcapngWriter::new("", &mut file);
-    let interface = writer.describe(&Interface::new(record.link_type), &mut file);
+    let interface = writer.describe(&CaptureInterface::new(record.link_type), &mut file);
     let packet = EnhancedPacket {
         interface,
         ticks: record.stamp_ns,
@@ -147,7 +147,7 @@ fn written_again(record: &Record<'_>) {
         options: record.options,
     };
     writer.packet(&packet, &mut file);
-    let mut reader = Reader::new(&file).expect("we wrote it");
+    let mut reader = CaptureReader::new(&file).expect("we wrote it");
     let again = Record {
         interface,
         stamped: true,

@@ -48,7 +48,7 @@ impl TimeUnit {
 
 /// Description of a capture interface, read from a file or to write as a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interface {
+pub struct CaptureInterface {
     /// Link type of the frames.
     pub link_type: u16,
     /// Maximum number of captured bytes per frame; 0 means no limit.
@@ -73,7 +73,7 @@ pub struct Interface {
     pub time_offset: i64,
 }
 
-impl Interface {
+impl CaptureInterface {
     /// Creates a description with this link type, nanosecond timestamps and the maximum snap length.
     pub fn new(link_type: u16) -> Self {
         Self {
@@ -155,9 +155,9 @@ mod tests {
 
     #[test]
     fn stamps_outside_the_clock_stop_at_its_ends() {
-        let offset = |time_offset| Interface {
+        let offset = |time_offset| CaptureInterface {
             time_offset,
-            ..Interface::new(1)
+            ..CaptureInterface::new(1)
         };
         assert_eq!(offset(-1).stamp_ns(1_000_000_007), 7);
         assert_eq!(offset(-2).stamp_ns(1_000_000_007), 0);

@@ -1,17 +1,17 @@
 //! Readers and writers of pcap and pcapng files over byte slices.
 //!
-//! Pure: the input is a capture file in one slice ([`Reader`]) or in pieces ([`Decoder`]); the output is appended to a
-//! buffer ([`PcapWriter`], [`PcapngWriter`], and each [`Block`]). Knows no files, no clock, and nothing about the
-//! contents of a frame. Timestamps are wall-clock nanoseconds since 1970.
+//! Pure: the input is a capture file in one slice ([`CaptureReader`]) or in pieces ([`CaptureDecoder`]); the output is
+//! appended to a buffer ([`PcapWriter`], [`PcapngWriter`], and each [`Block`]). Knows no files, no clock, and nothing
+//! about the contents of a frame. Timestamps are wall-clock nanoseconds since 1970.
 //!
 //! ```
-//! use wb_pcapng::{LINK_ETHERNET, PcapWriter, Reader};
+//! use wb_pcapng::{CaptureReader, LINK_ETHERNET, PcapWriter};
 //!
 //! let mut file = Vec::new();
 //! let mut writer = PcapWriter::new(LINK_ETHERNET, &mut file);
 //! writer.record(1_700_000_000_123_456_789, 1514, &[0; 60], &mut file);
 //!
-//! let record = Reader::new(&file)?.next().unwrap()?;
+//! let record = CaptureReader::new(&file)?.next().unwrap()?;
 //! assert_eq!((record.stamp_ns, record.original_len), (1_700_000_000_123_456_789, 1514));
 //! # Ok::<(), wb_pcapng::Error>(())
 //! ```
@@ -36,14 +36,14 @@ pub use blocks::{
     Block, Custom, EnhancedPacket, PacketOptions, PcapngWriter, Section, Statistics, epb_len,
 };
 pub use bytes::{ByteSink, Fixed};
-pub use decoder::Decoder;
+pub use decoder::CaptureDecoder;
 pub use details::Details;
 pub use error::{Error, FormatProblem, Warnings};
-pub use interface::{Interface, TimeUnit};
+pub use interface::{CaptureInterface, TimeUnit};
 pub use parser::{Event, FileHeader, FileItem, Format, IntactPart, Record};
 pub use pcap::{PcapWriter, Precision};
-pub use reader::Reader;
-pub use summary::{Counts, InterfaceSummary, Summary};
+pub use reader::CaptureReader;
+pub use summary::{CaptureSummary, Counts, InterfaceSummary};
 
 /// Link type of Ethernet frames: LINKTYPE_ETHERNET.
 pub const LINK_ETHERNET: u16 = 1;

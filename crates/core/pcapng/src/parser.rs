@@ -4,7 +4,7 @@ use crate::blocks::{Custom, PacketOptions, SECTION_HEADER, Section, Statistics};
 use crate::bytes::ByteOrder;
 use crate::details::Details;
 use crate::error::{Error, FormatProblem, Warnings};
-use crate::interface::Interface;
+use crate::interface::CaptureInterface;
 use crate::pcap::{self, FileLayout};
 use crate::pcapng::{BlockContext, KnownInterface};
 
@@ -12,7 +12,7 @@ use crate::pcapng::{BlockContext, KnownInterface};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Wall-clock time in ns since 1970; 0 if the file has no time. Finer timestamps are rounded down, and coarser ones
-    /// have the resolution of [`Interface::time_unit`]. Times outside 1970 to 2554 are clamped.
+    /// have the resolution of [`CaptureInterface::time_unit`]. Times outside 1970 to 2554 are clamped.
     pub stamp_ns: u64,
     /// True if the file has a time for the frame; simple packet blocks have none.
     pub stamped: bool,
@@ -78,7 +78,7 @@ pub struct FileItem<'a> {
     /// Contents of the block.
     pub event: Event<'a>,
     /// Interfaces described so far, of all sections in order.
-    pub interfaces: &'a [Interface],
+    pub interfaces: &'a [CaptureInterface],
 }
 
 /// Extent of the intact part of a file.
@@ -157,7 +157,7 @@ impl Parser {
         }
     }
 
-    pub(crate) fn interfaces(&self) -> &[Interface] {
+    pub(crate) fn interfaces(&self) -> &[CaptureInterface] {
         &self.known.interfaces
     }
 

@@ -3,7 +3,7 @@
 use crate::blocks::PacketOptions;
 use crate::bytes::{ByteOrder, ByteSink};
 use crate::error::{FormatProblem, Warnings};
-use crate::interface::{Interface, TimeUnit};
+use crate::interface::{CaptureInterface, TimeUnit};
 use crate::parser::{MissingBytes, Record};
 use crate::{MAX_CAPTURED, MAX_FRAME, max_captured};
 
@@ -93,7 +93,7 @@ impl FileLayout {
     /// wrote longer record headers, SuSE 6.3 longer ones than the patch.
     ///
     /// Takes another layout only if this one does not match the records and the other does.
-    pub(crate) fn settled(self, interface: &Interface, records: &[u8]) -> Self {
+    pub(crate) fn settled(self, interface: &CaptureInterface, records: &[u8]) -> Self {
         let others: &[usize] = match (self.extra, self.time_unit, self.file_header) {
             (0, TimeUnit::MICROSECONDS, FILE_HEADER) => &[8, 4],
             (8, ..) => &[12],
@@ -114,7 +114,7 @@ impl FileLayout {
     }
 
     /// Returns true if the first records, at least two complete ones, are valid up to the last of these bytes.
-    fn makes_sense(&self, interface: &Interface, mut records: &[u8]) -> bool {
+    fn makes_sense(&self, interface: &CaptureInterface, mut records: &[u8]) -> bool {
         for seen in 0..MOST_LOOKED_AT {
             let Some(header) = records.first_chunk::<RECORD_HEADER>() else {
                 return seen > 1;
@@ -159,7 +159,7 @@ impl FileLayout {
 pub(crate) fn interface(
     layout: &mut FileLayout,
     header: &[u8; FILE_HEADER],
-) -> Result<Interface, FormatProblem> {
+) -> Result<CaptureInterface, FormatProblem> {
     let order = layout.order;
     let major = order
         .u16(&header[4..])
@@ -190,18 +190,18 @@ pub(crate) fn interface(
     } else {
         0
     };
-    Ok(Interface {
+    Ok(CaptureInterface {
         snap_len,
         fcs_len,
         time_unit: layout.time_unit,
-        ..Interface::new(link as u16)
+        ..CaptureInterface::new(link as u16)
     })
 }
 
 /// Reads the record at the start of `rest`. Returns it with its length in the file.
 pub(crate) fn record<'a>(
     layout: &FileLayout,
-    interface: &Interface,
+    interface: &CaptureInterface,
     rest: &'a [u8],
     warnings: &mut Warnings,
 ) -> Result<Result<(Record<'a>, usize), MissingBytes>, FormatProblem> {

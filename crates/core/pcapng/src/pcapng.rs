@@ -7,7 +7,7 @@ use crate::blocks::{
 use crate::bytes::{ByteOrder, align4};
 use crate::details::{Detail, Details};
 use crate::error::{FormatProblem, Warnings};
-use crate::interface::{Interface, TimeUnit};
+use crate::interface::{CaptureInterface, TimeUnit};
 use crate::options::{self as opt, BlockOptions, text};
 use crate::parser::{Event, FileHeader, Format, MissingBytes, Record};
 use crate::{MAX_BLOCK, MAX_METADATA, max_captured};
@@ -23,7 +23,7 @@ pub(crate) struct BlockContext {
 /// State that outlives a block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KnownInterface {
-    pub(crate) interfaces: Vec<Interface>,
+    pub(crate) interfaces: Vec<CaptureInterface>,
     /// Memory of `interfaces`, in bytes.
     pub(crate) memory: usize,
     pub(crate) warnings: Warnings,
@@ -178,11 +178,11 @@ impl BlockContext {
         Ok(Event::Interface(known.interfaces.len() as u32 - 1))
     }
 
-    fn description(&self, body: &[u8], details: &mut Details) -> Option<Interface> {
-        let mut interface = Interface {
+    fn description(&self, body: &[u8], details: &mut Details) -> Option<CaptureInterface> {
+        let mut interface = CaptureInterface {
             snap_len: self.order.u32(body.get(4..)?)?,
             time_unit: TimeUnit::MICROSECONDS,
-            ..Interface::new(self.order.u16(body)?)
+            ..CaptureInterface::new(self.order.u16(body)?)
         };
         let owned = |value: &[u8]| {
             let text = String::from_utf8_lossy(value);

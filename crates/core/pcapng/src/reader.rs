@@ -1,16 +1,16 @@
 //! Reader of a capture file in memory.
 
 use crate::error::{Error, FormatProblem, Warnings};
-use crate::interface::Interface;
+use crate::interface::CaptureInterface;
 use crate::parser::{Event, FileItem, Format, IntactPart, Parser, Record};
 
 /// Reads a capture file in memory, record by record.
 ///
 /// An iterator of records. After an error, which holds the offset of the first unreadable byte, it ends; everything
 /// before that byte is intact. Blocks without packets are skipped; to see them, call [`next_item`](Self::next_item).
-/// For a file in pieces see [`Decoder`](crate::Decoder).
+/// For a file in pieces see [`CaptureDecoder`](crate::CaptureDecoder).
 #[derive(Clone, Debug)]
-pub struct Reader<'a> {
+pub struct CaptureReader<'a> {
     file: &'a [u8],
     parser: Parser,
     format: Format,
@@ -19,7 +19,7 @@ pub struct Reader<'a> {
     failed: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> CaptureReader<'a> {
     /// Reads the file header.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Interfaces read so far, of all sections in order; a pcap file has one from the start.
-    pub fn interfaces(&self) -> &[Interface] {
+    pub fn interfaces(&self) -> &[CaptureInterface] {
         self.parser.interfaces()
     }
 
@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl<'a> Iterator for Reader<'a> {
+impl<'a> Iterator for CaptureReader<'a> {
     type Item = Result<Record<'a>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -121,4 +121,4 @@ impl<'a> Iterator for Reader<'a> {
     }
 }
 
-impl std::iter::FusedIterator for Reader<'_> {}
+impl std::iter::FusedIterator for CaptureReader<'_> {}

@@ -3,7 +3,7 @@
 use crate::blocks::Statistics;
 use crate::error::Error;
 use crate::parser::{Event, FileItem, Format, Record};
-use crate::reader::Reader;
+use crate::reader::CaptureReader;
 
 /// Counts of a set of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub struct InterfaceSummary {
 ///
 /// Memory grows only with the interfaces, and a reader limits their number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct CaptureSummary {
     /// Format; `None` before the header.
     pub format: Option<Format>,
     /// Number of big-endian sections.
@@ -82,7 +82,7 @@ pub struct Summary {
     pub other_blocks: u64,
 }
 
-impl Summary {
+impl CaptureSummary {
     /// Adds a block.
     pub fn add(&mut self, item: &FileItem<'_>) {
         self.file_bytes += item.bytes.len() as u64;
@@ -115,7 +115,7 @@ impl Summary {
     /// Summarises a file in memory up to its end or the first error. Also returns the error.
     pub fn from_bytes(file: &[u8]) -> (Self, Option<Error>) {
         let mut summary = Self::default();
-        let mut reader = match Reader::new(file) {
+        let mut reader = match CaptureReader::new(file) {
             Ok(reader) => reader,
             Err(error) => return (summary, Some(error)),
         };

@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 
 use jiff::tz::TimeZone;
 use wb_model::capture::{CaptureOutput, Overflow};
-use wb_pcapng::{Interface, LINK_ETHERNET, MAX_CAPTURED};
+use wb_pcapng::{CaptureInterface, LINK_ETHERNET, MAX_CAPTURED};
 
 /// Description of an interface in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +38,8 @@ impl InterfaceSpec {
         }
     }
 
-    pub(crate) fn interface_block(&self, snap_len: u32, os: Option<&str>) -> Interface {
-        Interface {
+    pub(crate) fn interface_block(&self, snap_len: u32, os: Option<&str>) -> CaptureInterface {
+        CaptureInterface {
             snap_len,
             name: Some(self.name.clone()),
             description: self.description.clone(),
@@ -47,7 +47,7 @@ impl InterfaceSpec {
             speed_bps: self.speed_bps,
             filter: self.filter.clone().filter(|text| !text.is_empty()),
             os: os.map(str::to_owned),
-            ..Interface::new(self.link_type)
+            ..CaptureInterface::new(self.link_type)
         }
     }
 }

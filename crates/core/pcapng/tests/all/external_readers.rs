@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use wb_pcapng::{
-    Block, Custom, EnhancedPacket, Interface, LINK_ETHERNET, PacketOptions, PcapWriter,
+    Block, CaptureInterface, Custom, EnhancedPacket, LINK_ETHERNET, PacketOptions, PcapWriter,
     PcapngWriter, Precision, Section, Statistics,
 };
 
@@ -63,14 +63,14 @@ fn pcapng() -> Vec<u8> {
     };
     let mut writer = PcapngWriter::section(&section, &mut file);
     for name in ["left", "right"] {
-        let interface = Interface {
+        let interface = CaptureInterface {
             name: Some(name.to_owned()),
             description: Some(format!("the {name} one")),
             mac: Some([2, 0, 0, 0, 0, 1]),
             speed_bps: Some(10_000_000_000),
             filter: Some("udp port 9".to_owned()),
             os: Some("Linux".to_owned()),
-            ..Interface::new(LINK_ETHERNET)
+            ..CaptureInterface::new(LINK_ETHERNET)
         };
         writer.describe(&interface, &mut file);
     }

@@ -5,9 +5,9 @@ use crate::reference::{self, File, Order, Packet, Piece};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use wb_pcapng::{
-    Block, Custom, Decoder, EnhancedPacket, Error, Event, FormatProblem, IntactPart, Interface,
-    MAX_BLOCK, MAX_CAPTURED, MAX_METADATA, PacketOptions, PcapWriter, PcapngWriter, Precision,
-    Reader, Record, Section, Statistics, epb_len, fuzz,
+    Block, CaptureDecoder, CaptureInterface, CaptureReader, Custom, EnhancedPacket, Error, Event,
+    FormatProblem, IntactPart, MAX_BLOCK, MAX_CAPTURED, MAX_METADATA, PacketOptions, PcapWriter,
+    PcapngWriter, Precision, Record, Section, Statistics, epb_len, fuzz,
 };
 
 const LITTLE: Order = Order { big: false };
@@ -102,7 +102,7 @@ fn written(file: &File) -> Vec<u8> {
 }
 
 /// Wall-clock time of a timestamp, computed with large integers.
-fn stamp_ns(interface: &Interface, ticks: u64) -> u64 {
+fn stamp_ns(interface: &CaptureInterface, ticks: u64) -> u64 {
     let unit = interface.time_unit.tsresol();
     let power = u32::from(unit & 0x7f);
     let ns = match (unit & 0x80 != 0, 10u128.checked_pow(power)) {
@@ -120,7 +120,7 @@ fn decode<T>(
     sizes: &[usize],
     mut each: impl FnMut(wb_pcapng::FileItem<'_>) -> T,
 ) -> (Vec<T>, IntactPart, Option<Error>) {
-    let (mut decoder, mut items, mut at) = (Decoder::new(), Vec::new(), 0);
+    let (mut decoder, mut items, mut at) = (CaptureDecoder::new(), Vec::new(), 0);
     let mut sizes = sizes.iter().cycle();
     loop {
         let size = (*sizes.next().unwrap()).min(file.len() - at);
@@ -154,7 +154,7 @@ proptest! {
     fn pcapng_is_read_as_it_was_meant(file in reference::file(), order in reference::order()) {
         let blocks = reference::pcapng(&file, order);
         let bytes = blocks.concat();
-        let mut reader = Reader::new(&bytes).unwrap();
+        let mut reader = CaptureReader::new(&bytes).unwrap();
         for (i, block) in blocks.iter().enumerate() {
             let item = reader.next_item().unwrap().unwrap();
             prop_assert_eq!(item.bytes, &block[..]);
@@ -207,7 +207,7 @@ proptest! {
         let precision = if nano { Precision::Nano } else { Precision::Micro };
         let mut ours = Vec::new();
         let mut writer = PcapWriter::with(link_type, 0, precision, &mut ours);
-        let mut records = Reader::new(&bytes).unwrap();
+        let mut records = CaptureReader::new(&bytes).unwrap();
         for p in &packets {
             let before = ours.len();
             writer.record(p.ticks, p.original_len, &p.captured, &mut ours);
@@ -243,7 +243,7 @@ proptest! {
             }));
             base += file.interfaces.len() as u32;
         }
-        let seen = Reader::new(&bytes).unwrap().map(|record| record.map(|r| (r.interface, r.captured.to_vec())));
+        let seen = CaptureReader::new(&bytes).unwrap().map(|record| record.map(|r| (r.interface, r.captured.to_vec())));
         prop_assert_eq!(seen.collect::<Result<Vec<_>, _>>().unwrap(), want);
     }
 
@@ -257,7 +257,7 @@ proptest! {
         }).collect();
         for mut bytes in [reference::pcapng(&file, order).concat(), reference::pcap(&packets, 1, nano, order).concat()] {
             bytes.truncate(bytes.len() - cut.min(bytes.len()));
-            let mut reader = Reader::new(&bytes);
+            let mut reader = CaptureReader::new(&bytes);
             let (_, whole, error) = decode(&bytes, &sizes, |item| {
                 assert_eq!(reader.as_mut().unwrap().next_item().unwrap(), Some(item));
             });
@@ -351,7 +351,7 @@ fn frames_of_some_link_types_may_be_longer() {
         epb_len(frame.len(), &PacketOptions::NONE)
     );
     for file in [pcap, pcapng] {
-        let record = Reader::new(&file).unwrap().next().unwrap().unwrap();
+        let record = CaptureReader::new(&file).unwrap().next().unwrap().unwrap();
         assert_eq!(
             (record.captured.len(), record.original_len as usize),
             (MAX_CAPTURED + 1, MAX_CAPTURED + 1)
@@ -359,7 +359,11 @@ fn frames_of_some_link_types_may_be_longer() {
     }
     let mut ethernet = Vec::new();
     PcapWriter::new(1, &mut ethernet).record(5, frame.len() as u32, &frame, &mut ethernet);
-    let error = Reader::new(&ethernet).unwrap().next().unwrap().unwrap_err();
+    let error = CaptureReader::new(&ethernet)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap_err();
     assert!(
         matches!(error.problem, FormatProblem::TooLarge { .. }),
         "{error}"
@@ -383,13 +387,13 @@ fn texts_too_long_for_an_option_are_cut_to_what_can_be_read() {
         ..Section::default()
     };
     let mut writer = PcapngWriter::section(&section, &mut file);
-    let interface = Interface {
+    let interface = CaptureInterface {
         name: Some(long.clone()),
         filter: Some(long.clone()),
-        ..Interface::new(1)
+        ..CaptureInterface::new(1)
     };
     writer.describe(&interface, &mut file);
-    let mut reader = Reader::new(&file).unwrap();
+    let mut reader = CaptureReader::new(&file).unwrap();
     assert!(reader.next().is_none());
     let read = &reader.interfaces()[0];
     assert_eq!(read.name.as_ref().map(String::len), Some(65_535));
@@ -399,7 +403,7 @@ fn texts_too_long_for_an_option_are_cut_to_what_can_be_read() {
 
 /// Feeds `piece` after `start` until the reader refuses, or for `total` bytes. Returns the peak memory.
 fn feed(start: &[u8], piece: &[u8], total: usize) -> (usize, Option<FormatProblem>) {
-    let mut decoder = Decoder::new();
+    let mut decoder = CaptureDecoder::new();
     decoder.push(start);
     let (mut given, mut most) = (0, 0);
     while given < total {
@@ -483,7 +487,7 @@ fn pieces_can_be_read_straight_into_the_decoder() {
     for n in 0..100u8 {
         writer.record(n.into(), 60, &vec![n; n.into()], &mut file);
     }
-    let (mut decoder, mut rest, mut seen) = (Decoder::new(), &file[..], 0);
+    let (mut decoder, mut rest, mut seen) = (CaptureDecoder::new(), &file[..], 0);
     while !rest.is_empty() {
         let len = rest.len().min(37);
         let space = decoder.space(37);
@@ -503,7 +507,7 @@ fn pieces_can_be_read_straight_into_the_decoder() {
 
 #[test]
 fn nothing_is_kept_after_an_error() {
-    let mut decoder = Decoder::new();
+    let mut decoder = CaptureDecoder::new();
     decoder.push(b"GIF89a");
     let error = decoder.next_item().unwrap_err();
     for _ in 0..1000 {

@@ -4,7 +4,7 @@
 use crate::reference::{self, Piece};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use wb_pcapng::{FormatProblem, Reader, fuzz};
+use wb_pcapng::{CaptureReader, FormatProblem, fuzz};
 
 /// xorshift64*: the same seed gives the same files on every machine.
 struct Random(u64);
@@ -109,7 +109,7 @@ fn run(count: u64, seed: u64) {
             let hex: String = file.iter().map(|byte| format!("{byte:02x}")).collect();
             panic!("seed {seed}, file {n}: {hex}");
         }
-        let problem = match Reader::new(&file) {
+        let problem = match CaptureReader::new(&file) {
             Ok(mut reader) => {
                 let error = reader.by_ref().find_map(Result::err);
                 records += reader.whole().records;

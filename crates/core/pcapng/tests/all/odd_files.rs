@@ -1,6 +1,6 @@
 //! Files with unusual headers, times, sections and ends: one line each.
 
-use wb_pcapng::{FormatProblem, Reader};
+use wb_pcapng::{CaptureReader, FormatProblem};
 
 /// Time of the first frame, in s.
 const T: u64 = 1_700_000_000;
@@ -105,7 +105,7 @@ type Damage = Option<(u64, FormatProblem)>;
 /// Reads the frames of a file up to its end or its first damage.
 fn read(file: &[u8]) -> (Frames, Damage) {
     let mut frames = Frames::new();
-    let reader = match Reader::new(file) {
+    let reader = match CaptureReader::new(file) {
         Ok(reader) => reader,
         Err(error) => return (frames, Some((error.offset, error.problem))),
     };

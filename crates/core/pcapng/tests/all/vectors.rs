@@ -1,9 +1,9 @@
 //! Capture files as literal bytes.
 
 use wb_pcapng::{
-    Block, Decoder, EnhancedPacket, Event, Fixed, Format, FormatProblem, Interface, LINK_ETHERNET,
-    PacketOptions, PcapWriter, PcapngWriter, Precision, Reader, Record, Section, Statistics,
-    Summary, TimeUnit, epb_len,
+    Block, CaptureDecoder, CaptureInterface, CaptureReader, CaptureSummary, EnhancedPacket, Event,
+    Fixed, Format, FormatProblem, LINK_ETHERNET, PacketOptions, PcapWriter, PcapngWriter,
+    Precision, Record, Section, Statistics, TimeUnit, epb_len,
 };
 
 const Q: &str = "020000000002 020000000001 0800 4500002e 00000000 4011 6623 0a4d0001 0a4d0002 0009 0009 001a 0000 5742
@@ -22,13 +22,16 @@ fn hex(text: &str) -> Vec<u8> {
 }
 
 fn read(file: &[u8]) -> Vec<Record<'_>> {
-    Reader::new(file).unwrap().map(Result::unwrap).collect()
+    CaptureReader::new(file)
+        .unwrap()
+        .map(Result::unwrap)
+        .collect()
 }
 
 /// Returns the number of records before the first error, and the error.
 fn failure(file: &[u8]) -> (usize, u64, FormatProblem) {
     let mut records = 0;
-    let mut reader = match Reader::new(file) {
+    let mut reader = match CaptureReader::new(file) {
         Ok(reader) => reader,
         Err(error) => return (0, error.offset, error.problem),
     };
@@ -80,7 +83,7 @@ fn pcap_in_microseconds() {
         options: PacketOptions::NONE,
     };
     assert_eq!(read(&file), [want]);
-    let reader = Reader::new(&file).unwrap();
+    let reader = CaptureReader::new(&file).unwrap();
     assert_eq!(reader.format(), Format::Pcap);
     assert_eq!(reader.interfaces()[0].snap_len, 262_144);
 }
@@ -113,7 +116,7 @@ fn pcap_big_endian() {
 fn pcap_link_type_with_fcs() {
     let mut file = micros();
     file[23] = 0x24;
-    let reader = Reader::new(&file).unwrap();
+    let reader = CaptureReader::new(&file).unwrap();
     assert_eq!(
         (
             reader.interfaces()[0].link_type,
@@ -142,7 +145,7 @@ fn pcapng() {
         (1_700_000_000_123_457_789, &hex("0200000000")[..], 60)
     );
 
-    let mut reader = Reader::new(&file).unwrap();
+    let mut reader = CaptureReader::new(&file).unwrap();
     assert!(reader.interfaces().is_empty(), "not yet described");
     reader.by_ref().for_each(drop);
     let interface = &reader.interfaces()[0];
@@ -218,7 +221,7 @@ fn truncated_files() {
         )
     );
     assert_eq!(
-        Reader::new(&file[..90])
+        CaptureReader::new(&file[..90])
             .unwrap()
             .next()
             .unwrap()
@@ -404,9 +407,9 @@ fn statistics() -> Statistics {
 /// Writes the blocks of [`blocks`] and returns the lengths that the writers announced.
 fn write_blocks(out: &mut impl wb_pcapng::ByteSink) -> [usize; 5] {
     let section = Section::default();
-    let interface = Interface {
+    let interface = CaptureInterface {
         name: Some("wbb".to_owned()),
-        ..Interface::new(LINK_ETHERNET)
+        ..CaptureInterface::new(LINK_ETHERNET)
     };
     let q = hex("Q");
     let second = EnhancedPacket {
@@ -481,7 +484,7 @@ fn what_does_not_fit_a_fixed_buffer_is_left_out_whole() {
 #[test]
 fn options_of_packets_and_statistics_are_read() {
     let file = blocks().concat();
-    let mut reader = Reader::new(&file).unwrap();
+    let mut reader = CaptureReader::new(&file).unwrap();
     let mut found = Vec::new();
     while let Some(item) = reader.next_item().unwrap() {
         assert_eq!(
@@ -519,7 +522,7 @@ fn options_of_packets_and_statistics_are_read() {
 
 #[test]
 fn a_summary_shows_what_was_captured_and_lost() {
-    let (summary, error) = Summary::from_bytes(&blocks().concat());
+    let (summary, error) = CaptureSummary::from_bytes(&blocks().concat());
     assert_eq!(error, None);
     assert_eq!(
         (summary.format, summary.sections),
@@ -557,7 +560,7 @@ fn a_summary_counts_frames_out_of_order_on_each_interface() {
     for (interface, stamp) in [(0, 10), (1, 5), (0, 20), (0, 15), (0, 20), (1, 6)] {
         writer.record(interface, stamp, 60, &[0; 60], &mut file);
     }
-    let (summary, _) = Summary::from_bytes(&file);
+    let (summary, _) = CaptureSummary::from_bytes(&file);
     assert_eq!(summary.total.out_of_order, 3);
     let each = summary
         .interfaces
@@ -575,7 +578,7 @@ fn a_summary_counts_frames_out_of_order_on_each_interface() {
 fn truncation_says_what_a_repair_keeps() {
     let file = micros();
     let end = |bytes: &[u8]| {
-        let mut decoder = Decoder::new();
+        let mut decoder = CaptureDecoder::new();
         decoder.push(bytes);
         while decoder.next_item().unwrap().is_some() {}
         decoder.finish();
@@ -612,7 +615,7 @@ fn oddities_are_warnings() {
     let mut file = micros();
     file[36..40].copy_from_slice(&59u32.to_le_bytes());
     file[28..32].copy_from_slice(&1_000_000u32.to_le_bytes());
-    let mut reader = Reader::new(&file).unwrap();
+    let mut reader = CaptureReader::new(&file).unwrap();
     let record = reader.next().unwrap().unwrap();
     assert_eq!((record.captured.len(), record.original_len), (60, 59));
     assert_eq!(record.stamp_ns, 1_700_000_001_000_000_000);
@@ -628,12 +631,12 @@ fn oddities_are_warnings() {
     // The drop count of the second packet has a length of two bytes; the flags before it are kept.
     let mut file = blocks().concat();
     file[206] = 2;
-    let mut reader = Reader::new(&file).unwrap();
+    let mut reader = CaptureReader::new(&file).unwrap();
     let options = reader.by_ref().last().unwrap().unwrap().options;
     assert_eq!((options.flags, options.drop_count), (Some(1), None));
     assert_eq!(reader.warnings().odd_blocks, 1);
     assert_eq!(
-        Reader::new(&blocks().concat())
+        CaptureReader::new(&blocks().concat())
             .unwrap()
             .warnings()
             .lines()
@@ -657,7 +660,7 @@ fn blocks_that_make_little_sense_are_passed_over() {
     foreign.write(&mut file);
     writer.record(0, 5, 60, &[0; 60], &mut file);
 
-    let mut reader = Reader::new(&file).unwrap();
+    let mut reader = CaptureReader::new(&file).unwrap();
     let Event::Header(header) = reader.next_item().unwrap().unwrap().event else {
         panic!("no header");
     };
@@ -764,7 +767,7 @@ fn dialects_of_pcap_are_read() {
             .collect();
         assert_eq!(found, expected, "{name}");
         // The first piece is enough to infer the layout.
-        let mut decoder = Decoder::with_any_layout();
+        let mut decoder = CaptureDecoder::with_any_layout();
         let mut frames = 0;
         for piece in [&file[..200.min(file.len())], &file[200.min(file.len())..]] {
             decoder.push(piece);

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use wb_model::capture::{DirectWrites, FileFormat};
-use wb_pcapng::{Decoder, Event};
+use wb_pcapng::{CaptureDecoder, Event};
 
 use super::*;
 use crate::InterfaceSpec;
@@ -78,7 +78,7 @@ fn buffer(given: &Given, encoding: Encoding, memory: PageMemory) -> RecordBuffer
 fn found(dir: &Path) -> u64 {
     let files = fs::read_dir(dir).unwrap();
     let count = |file: io::Result<DirEntry>| {
-        let mut decoder = Decoder::new();
+        let mut decoder = CaptureDecoder::new();
         decoder.push(&fs::read(file.unwrap().path()).unwrap());
         let mut records = 0;
         while let Ok(Some(item)) = decoder.next_item() {

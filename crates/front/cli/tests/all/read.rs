@@ -11,8 +11,8 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 use wb_pcapng::{
-    EnhancedPacket, Interface, PacketOptions, PcapWriter, PcapngWriter, Precision, Reader,
-    Statistics,
+    CaptureInterface, CaptureReader, EnhancedPacket, PacketOptions, PcapWriter, PcapngWriter,
+    Precision, Statistics,
 };
 use wb_wire::{Ipv4, NetworkHeader, PktgenTag, Stack, Tag, Tcp, TransportHeader, Vlan};
 
@@ -123,7 +123,7 @@ impl Folder {
 }
 
 fn stamps(file: &[u8]) -> Vec<u64> {
-    let records = Reader::new(file).unwrap();
+    let records = CaptureReader::new(file).unwrap();
     records.map(|record| record.unwrap().stamp_ns).collect()
 }
 
@@ -471,7 +471,7 @@ fn frames_longer_than_those_of_networks_are_no_damage() {
         folder.read(0, &["long.pcap", "-w", "copy.pcapng"]);
         folder.read(0, &["copy.pcapng", "-w", "again.pcap"]);
         let again = folder.get("again.pcap");
-        let lens = Reader::new(&again)
+        let lens = CaptureReader::new(&again)
             .unwrap()
             .map(|r| r.unwrap().captured.len());
         assert_eq!(lens.collect::<Vec<_>>(), [40, len, 40]);
@@ -687,7 +687,10 @@ fn what_pcapng_tells_survives() {
     let info = |name| folder.json(0, &["--info", "--json", name])["files"][0]["interfaces"].clone();
     assert_eq!(info("out.pcapng"), info("4.pcapng"));
     let out = folder.get("out.pcapng");
-    let records: Vec<_> = Reader::new(&out).unwrap().map(Result::unwrap).collect();
+    let records: Vec<_> = CaptureReader::new(&out)
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
     assert_eq!(records[1].options.flags, Some(1));
     assert_eq!(records[1].options.drop_count, Some(7));
     // The counts of the interface are not those of a part.
@@ -719,7 +722,7 @@ fn slices() {
     folder.read(0, &["a.pcap", "-s", "42", "-w", "short.pcap"]);
     let short = folder.get("short.pcap");
     assert_eq!(short[16..20], 42_u32.to_le_bytes());
-    let record = Reader::new(&short).unwrap().next().unwrap().unwrap();
+    let record = CaptureReader::new(&short).unwrap().next().unwrap().unwrap();
     assert_eq!((record.captured.len(), record.original_len), (42, 60));
     folder.read(0, &["a.pcap", "--micro", "-w", "micro.pcap"]);
     assert_eq!(folder.get("micro.pcap")[..4], [0xd4, 0xc3, 0xb2, 0xa1]);
@@ -761,11 +764,11 @@ fn files_are_merged_by_time_and_interfaces_kept_apart() {
     folder.put("c.pcap", &at(&[0, 5, 7]));
     folder.read(0, &["a.pcapng", "b.pcap", "c.pcap", "-w", "m.pcapng"]);
     let merged = folder.get("m.pcapng");
-    let mut reader = Reader::new(&merged).unwrap();
+    let mut reader = CaptureReader::new(&merged).unwrap();
     let mut seen = Vec::new();
     while let Some(item) = reader.next_item().unwrap() {
         if let wb_pcapng::Event::Record(record) = item.event {
-            let interface: &Interface = &item.interfaces[record.interface as usize];
+            let interface: &CaptureInterface = &item.interfaces[record.interface as usize];
             let name = interface.name.clone().unwrap_or_default();
             seen.push((record.stamp_ns, name, record.link_type));
         }

@@ -13,7 +13,7 @@ use std::{
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
-use wb_pcapng::{Decoder, Event, Reader};
+use wb_pcapng::{CaptureDecoder, CaptureReader, Event};
 use wb_wire::Tag;
 
 use crate::kit::{
@@ -179,7 +179,7 @@ impl Kept {
 }
 
 fn frames_of(file: &[u8]) -> Vec<Kept> {
-    let mut reader = Reader::new(file).unwrap();
+    let mut reader = CaptureReader::new(file).unwrap();
     let mut frames = Vec::new();
     while let Some(item) = reader.next_item().unwrap() {
         if let Event::Record(record) = item.event {
@@ -871,7 +871,7 @@ fn a_killed_capture_leaves_what_was_flushed() {
         send(&lab, 20_001, &[]);
         // The kernel hands over a block after 100 ms, and the file is flushed each second.
         let whole = |count: &mut usize| {
-            let mut decoder = Decoder::new();
+            let mut decoder = CaptureDecoder::new();
             decoder.push(&fs::read(&file).unwrap());
             *count = 0;
             while let Ok(Some(item)) = decoder.next_item() {

@@ -9,7 +9,7 @@ use std::{
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
-use wb_pcapng::{Event, Reader};
+use wb_pcapng::{CaptureReader, Event};
 use wb_wire::Tag;
 
 use crate::kit::{self, Lab, Running, eventually, listening, privileged, run, system, wirebench};
@@ -98,7 +98,7 @@ fn send(lab: &Lab, frames: u64, size: &str) {
 /// Sequence numbers of the test frames of a file as far as it is whole, and whether it is to its end.
 fn whole_sequences(path: &Path) -> (Vec<u32>, bool) {
     let bytes = fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let mut reader = Reader::new(&bytes[..]).unwrap();
+    let mut reader = CaptureReader::new(&bytes[..]).unwrap();
     let mut found = Vec::new();
     loop {
         match reader.next_item() {

@@ -10,7 +10,7 @@ use std::{
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
-use wb_pcapng::{Event, Reader};
+use wb_pcapng::{CaptureReader, Event};
 use wb_wire::Tag;
 
 use crate::kit::{self, Lab, Running, listening, privileged, run, system, total, wirebench};
@@ -117,7 +117,7 @@ fn send(lab: &Lab, frames: u64, options: &[&str]) {
 /// The numbers of the test frames in a file.
 fn numbers(path: &Path) -> Vec<u32> {
     let file = fs::read(path).unwrap();
-    let mut reader = Reader::new(&file[..]).unwrap();
+    let mut reader = CaptureReader::new(&file[..]).unwrap();
     let mut numbers = Vec::new();
     while let Some(item) = reader.next_item().unwrap() {
         if let Event::Record(record) = item.event {
@@ -437,7 +437,7 @@ fn any_is_every_interface_that_is_up() {
         kept.said
     );
     let bytes = fs::read(&file).unwrap();
-    let mut reader = Reader::new(&bytes[..]).unwrap();
+    let mut reader = CaptureReader::new(&bytes[..]).unwrap();
     while reader.next_item().unwrap().is_some() {}
     let names: Vec<_> = reader
         .interfaces()

@@ -89,7 +89,9 @@ node = "{dut}"
 /// Frames of a capture with this protocol and destination port.
 fn kept(folder: &TempDir, wanted: u8, port: u16) -> u64 {
     let bytes = fs::read(folder.path().join("far.pcap")).unwrap();
-    let records = wb_pcapng::Reader::new(&bytes).unwrap().map(Result::unwrap);
+    let records = wb_pcapng::CaptureReader::new(&bytes)
+        .unwrap()
+        .map(Result::unwrap);
     let frames = records.filter(|record| {
         let frame = &record.captured;
         let is_ip = frame[12..14] == [8, 0] && frame[23] == wanted;

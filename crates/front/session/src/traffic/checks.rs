@@ -154,7 +154,7 @@ pub(super) fn read_recordings(
         let wrong = |what: String| StartError::stream(format!("replay {path}"), what);
         let bytes = std::fs::read(&file)
             .map_err(|e| wrong(format!("cannot be read: {}", wb_machine::cause_text(&e))))?;
-        let reader = wb_pcapng::Reader::new(&bytes).map_err(|e| wrong(e.to_string()))?;
+        let reader = wb_pcapng::CaptureReader::new(&bytes).map_err(|e| wrong(e.to_string()))?;
         let (mut frames, mut first, mut cut) = (Vec::new(), None, 0);
         for record in reader {
             let record = record.map_err(|e| wrong(e.to_string()))?;

@@ -157,7 +157,7 @@ fn a_count_has_the_rate_at_which_it_was_sent() {
 /// Reads the frames of a file.
 fn frames_of(file: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file).unwrap();
-    let reader = wb_pcapng::Reader::new(&bytes).unwrap();
+    let reader = wb_pcapng::CaptureReader::new(&bytes).unwrap();
     reader.map(|r| r.unwrap().captured.to_vec()).collect()
 }
 

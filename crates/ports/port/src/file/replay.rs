@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use wb_pcapng::{LINK_ETHERNET, Reader};
+use wb_pcapng::{CaptureReader, LINK_ETHERNET};
 
 use crate::clock::Clock;
 use crate::{ChecksumState, PortError, RxCounters, RxFrame, RxQueue, StampSource};
@@ -65,7 +65,7 @@ impl FileRx {
         };
         let mut entries = Vec::new();
         let mut warnings = Vec::new();
-        let mut reader = Reader::new(&file).map_err(|e| input(e.to_string()))?;
+        let mut reader = CaptureReader::new(&file).map_err(|e| input(e.to_string()))?;
         while let Some(record) = reader.next() {
             let record = match record {
                 Ok(record) => record,

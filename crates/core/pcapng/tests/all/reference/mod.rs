@@ -4,7 +4,7 @@
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
-use wb_pcapng::{Interface, TimeUnit};
+use wb_pcapng::{CaptureInterface, TimeUnit};
 
 /// Writes numbers in one byte order.
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +103,7 @@ pub(crate) struct Packet {
 #[derive(Clone, Debug)]
 pub(crate) struct File {
     pub(crate) texts: [Option<String>; 4],
-    pub(crate) interfaces: Vec<Interface>,
+    pub(crate) interfaces: Vec<CaptureInterface>,
     pub(crate) pieces: Vec<Piece>,
 }
 
@@ -224,7 +224,7 @@ pub(crate) fn order() -> impl Strategy<Value = Order> {
     any::<bool>().prop_map(|big| Order { big })
 }
 
-fn interface() -> impl Strategy<Value = Interface> {
+fn interface() -> impl Strategy<Value = CaptureInterface> {
     let texts = (words(), words(), words(), words());
     let numbers = (
         any::<u16>(),
@@ -240,7 +240,7 @@ fn interface() -> impl Strategy<Value = Interface> {
             mac,
             speed_bps,
         )| {
-            Interface {
+            CaptureInterface {
                 link_type,
                 snap_len,
                 name,

@@ -15,7 +15,7 @@ use wb_capture::{
     ReaderSeat, WriterOutcome, run_reader, run_writer,
 };
 use wb_model::capture::{CaptureOutput, Compression, FileFormat};
-use wb_pcapng::{Decoder, Event, Statistics};
+use wb_pcapng::{CaptureDecoder, Event, Statistics};
 use wb_port::{ChecksumState, PortError, RxCounters, RxFrame, RxQueue, StampSource, StrippedVlan};
 
 pub const START_NS: u64 = 1_700_000_000_000_000_000;
@@ -279,7 +279,7 @@ pub struct Content {
 
 /// The complete part of a capture file.
 pub fn content(file: &[u8]) -> Content {
-    let mut decoder = Decoder::new();
+    let mut decoder = CaptureDecoder::new();
     decoder.push(file);
     decoder.finish();
     let mut content = Content::default();

@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow};
 use wb_filter::{Ancillary, KernelValue, Program};
 use wb_machine::expression;
-use wb_pcapng::{Interface, LINK_ETHERNET, MAX_CAPTURED};
+use wb_pcapng::{CaptureInterface, LINK_ETHERNET, MAX_CAPTURED};
 
 use super::input::Packet;
 
@@ -18,7 +18,7 @@ impl Filter {
     ///
     /// # Errors
     /// The expression with a caret under the mistake.
-    pub(super) fn new(expression: &str, interfaces: &[Interface]) -> Result<Self> {
+    pub(super) fn new(expression: &str, interfaces: &[CaptureInterface]) -> Result<Self> {
         let mut filter = Self {
             expression: expression.to_owned(),
             programs: Vec::new(),

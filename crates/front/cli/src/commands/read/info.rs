@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use wb_pcapng::{Counts, Event, Format, Interface, InterfaceSummary, Statistics, Summary};
+use wb_pcapng::{
+    CaptureInterface, CaptureSummary, Counts, Event, Format, InterfaceSummary, Statistics,
+};
 use wb_render::figures;
 use wb_tcpdump::print::LinkType;
 
@@ -18,7 +20,7 @@ use crate::run::deliver;
 /// File that was read to its end, or to its last complete block.
 struct Found {
     source: Source,
-    summary: Summary,
+    summary: CaptureSummary,
     application: Option<String>,
     trouble: Option<Trouble>,
 }
@@ -50,7 +52,7 @@ pub(super) fn run(files: &[PathBuf], json: bool) -> Result<u8> {
 }
 
 fn look(mut source: Source) -> Found {
-    let mut summary = Summary::default();
+    let mut summary = CaptureSummary::default();
     let mut application = None;
     let trouble = loop {
         let step = source.step(|item| {
@@ -136,7 +138,7 @@ impl Found {
         text
     }
 
-    fn interfaces(&self) -> impl Iterator<Item = (&Interface, &InterfaceSummary)> {
+    fn interfaces(&self) -> impl Iterator<Item = (&CaptureInterface, &InterfaceSummary)> {
         self.source
             .interfaces()
             .iter()
@@ -232,7 +234,7 @@ fn span(counts: &Counts) -> String {
     text + "\n"
 }
 
-fn described(interface: &Interface) -> String {
+fn described(interface: &CaptureInterface) -> String {
     let mut text = interface
         .name
         .clone()

@@ -10,7 +10,9 @@ use std::{
 };
 
 use anyhow::Result;
-use wb_pcapng::{Details, Event, Interface, PacketOptions, Record, Section, Statistics, TimeUnit};
+use wb_pcapng::{
+    CaptureInterface, Details, Event, PacketOptions, Record, Section, Statistics, TimeUnit,
+};
 
 use super::source::{Source, Trouble};
 
@@ -79,7 +81,7 @@ struct InputFile {
 /// State common to all files.
 #[derive(Default)]
 struct Shared {
-    interfaces: Vec<Interface>,
+    interfaces: Vec<CaptureInterface>,
     /// Indices of identical interfaces, by their description.
     kinds: HashMap<String, Vec<usize>>,
     left_out_blocks: u64,
@@ -121,9 +123,9 @@ impl SectionTexts {
 impl Shared {
     /// Returns the index of an interface in the common list. Two interfaces of one file are never merged: the second
     /// of a kind in one file matches the second in another; `met` counts the kinds of the file.
-    fn place(&mut self, interface: &Interface, met: &mut HashMap<String, usize>) -> usize {
+    fn place(&mut self, interface: &CaptureInterface, met: &mut HashMap<String, usize>) -> usize {
         // The original time stamp unit is irrelevant once stamps are in nanoseconds.
-        let interface = Interface {
+        let interface = CaptureInterface {
             time_unit: TimeUnit::NANOSECONDS,
             time_offset: 0,
             ..interface.clone()
@@ -244,12 +246,12 @@ impl Input {
     }
 
     /// Returns all interfaces so far.
-    pub(super) fn interfaces(&self) -> &[Interface] {
+    pub(super) fn interfaces(&self) -> &[CaptureInterface] {
         &self.shared.interfaces
     }
 
     /// Returns the files, with the first interface of each file.
-    pub(super) fn files(&self) -> impl Iterator<Item = (&str, Option<&Interface>)> {
+    pub(super) fn files(&self) -> impl Iterator<Item = (&str, Option<&CaptureInterface>)> {
         self.files
             .iter()
             .map(|file| (&file.source.name[..], file.source.interfaces().first()))
@@ -372,15 +374,15 @@ mod tests {
     fn the_same_interface_of_two_files_is_one_and_two_of_one_file_stay_two() {
         let mut shared = Shared::default();
         let (mut a, mut b) = (HashMap::new(), HashMap::new());
-        let ethernet = Interface::new(1);
+        let ethernet = CaptureInterface::new(1);
         assert_eq!(shared.place(&ethernet, &mut a), 0);
         assert_eq!(shared.place(&ethernet, &mut a), 1);
-        let micro = Interface {
+        let micro = CaptureInterface {
             time_unit: TimeUnit::MICROSECONDS,
             ..ethernet
         };
         assert_eq!(shared.place(&micro, &mut b), 0);
-        assert_eq!(shared.place(&Interface::new(101), &mut b), 2);
+        assert_eq!(shared.place(&CaptureInterface::new(101), &mut b), 2);
         assert_eq!(shared.place(&micro, &mut b), 1);
     }
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::{Result, bail};
-use wb_pcapng::Interface;
+use wb_pcapng::CaptureInterface;
 use wb_tcpdump::print::{
     CapturedPacket as Line, LinkType, PacketDirection, PacketPrinter, PrintOptions,
 };
@@ -35,7 +35,11 @@ impl Show {
     ///
     /// # Errors
     /// If its link type cannot be printed, or standard output cannot be written.
-    pub(super) fn packet(&mut self, packet: &Packet, interfaces: &[Interface]) -> Result<()> {
+    pub(super) fn packet(
+        &mut self,
+        packet: &Packet,
+        interfaces: &[CaptureInterface],
+    ) -> Result<()> {
         let Some(link) = LinkType::from_number(packet.link_type) else {
             self.flush()?;
             bail!(

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use lz4_flex::frame::FrameDecoder;
-use wb_pcapng::{Decoder, Details, FileItem, FormatProblem, Interface};
+use wb_pcapng::{CaptureDecoder, CaptureInterface, Details, FileItem, FormatProblem};
 
 /// Bytes per read.
 const PIECE: usize = 256 << 10;
@@ -89,7 +89,7 @@ pub(super) struct Source {
     pub(super) name: String,
     pub(super) packing: Option<Packing>,
     bytes: Box<dyn Read>,
-    decoder: Decoder,
+    decoder: CaptureDecoder,
     ended: bool,
 }
 
@@ -121,7 +121,7 @@ impl Source {
             name,
             packing,
             bytes,
-            decoder: Decoder::with_any_layout(),
+            decoder: CaptureDecoder::with_any_layout(),
             ended: false,
         })
     }
@@ -165,7 +165,7 @@ impl Source {
     }
 
     /// Returns the interfaces so far.
-    pub(super) fn interfaces(&self) -> &[Interface] {
+    pub(super) fn interfaces(&self) -> &[CaptureInterface] {
         self.decoder.interfaces()
     }
 

@@ -13,7 +13,8 @@ use flate2::write::GzEncoder;
 use lz4_flex::frame::FrameEncoder;
 use wb_model::capture;
 use wb_pcapng::{
-    EnhancedPacket, Interface, LINK_ETHERNET, PcapWriter, PcapngWriter, Precision, Statistics,
+    CaptureInterface, EnhancedPacket, LINK_ETHERNET, PcapWriter, PcapngWriter, Precision,
+    Statistics,
 };
 
 use super::{
@@ -220,7 +221,11 @@ impl Writer {
     ///
     /// # Errors
     /// If the format cannot hold the packet, or the file cannot be written.
-    pub(super) fn packet(&mut self, packet: &Packet, interfaces: &[Interface]) -> Result<()> {
+    pub(super) fn packet(
+        &mut self,
+        packet: &Packet,
+        interfaces: &[CaptureInterface],
+    ) -> Result<()> {
         let most = self.order.cut.unwrap_or(usize::MAX);
         let captured = &packet.bytes[..packet.bytes.len().min(most)];
         let original_len = packet.original_len;
@@ -284,7 +289,7 @@ impl Writer {
     /// If the file cannot be written.
     pub(super) fn finish(
         mut self,
-        interfaces: &[Interface],
+        interfaces: &[CaptureInterface],
         statistics: &[Statistics],
     ) -> Result<()> {
         let most = self.order.cut.unwrap_or(usize::MAX);
@@ -320,7 +325,7 @@ impl Writer {
 /// Returns the number of an interface in the output, and describes the interface first if necessary.
 fn described(
     at: usize,
-    interfaces: &[Interface],
+    interfaces: &[CaptureInterface],
     most: usize,
     (writer, numbers): (&mut PcapngWriter, &mut Vec<Option<u32>>),
     buffer: &mut Vec<u8>,
@@ -330,7 +335,7 @@ fn described(
     }
     *numbers[at].get_or_insert_with(|| {
         let interface = &interfaces[at];
-        let cut = Interface {
+        let cut = CaptureInterface {
             snap_len: snap_len(interface.snap_len, most),
             ..interface.clone()
         };
@@ -341,7 +346,7 @@ fn described(
 fn begin_pcap(
     order: &Order,
     link_type: u16,
-    interfaces: &[Interface],
+    interfaces: &[CaptureInterface],
     buffer: &mut Vec<u8>,
 ) -> (PcapWriter, u16) {
     let most = order.cut.unwrap_or(usize::MAX);

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use wb_machine::Namespace;
-use wb_pcapng::{Decoder, Event};
+use wb_pcapng::{CaptureDecoder, Event};
 use wb_session::Signals;
 use wb_testbed::{Lab, end_with_this_thread};
 use wb_wire::Tag;
@@ -226,7 +226,7 @@ pub(super) struct Contents {
 /// Reads a file to its end; expects the test frames 0 to `sent` - 1.
 pub(super) fn contents(path: &Path, sent: u64, signals: &Signals) -> Result<Contents> {
     let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut decoder = Decoder::new();
+    let mut decoder = CaptureDecoder::new();
     let mut seen = Seen::new(sent);
     let mut contents = Contents::default();
     loop {

@@ -119,7 +119,7 @@ impl Eyes {
             capture.signal(Signal::INT);
             capture.finish(std::time::Duration::from_secs(20));
             let bytes = fs::read(file).unwrap();
-            let reader = wb_pcapng::Reader::new(&bytes).unwrap();
+            let reader = wb_pcapng::CaptureReader::new(&bytes).unwrap();
             frames.extend(reader.map(|record| record.unwrap().captured.to_vec()));
         }
         frames
