@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use wb_http2::{
-    Http2Connection, Decoder, Http2Fault, ResponseSink, Http2Step,
+    Http2Connection, HeaderDecoder, Http2Fault, ResponseSink, Http2Step,
     frame::{self, HEAD_LEN, FrameHeader},
 };
 
@@ -37,7 +37,7 @@ struct Seen {
 }
 
 fn read(stream: &[u8], requests: usize, body: &[u8], piece: usize) -> Seen {
-    let (mut connection, mut decoder) = (Http2Connection::new(), Decoder::new());
+    let (mut connection, mut decoder) = (Http2Connection::new(), HeaderDecoder::new());
     let (mut seen, mut number) = (Seen::default(), 0);
     for mut bytes in stream.chunks(piece.max(1)) {
         loop {

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wb_http3::{Http3Connection, Decoder, Http3Fault, ResponseSink, Http3Step};
+use wb_http3::{Http3Connection, QpackDecoder, Http3Fault, ResponseSink, Http3Step};
 
 #[derive(Debug, Default, PartialEq)]
 struct Request {
@@ -34,7 +34,7 @@ struct Seen {
 /// Requests 0 to 2, each on a separate stream, and three streams of the server.
 fn read(streams: &[&[u8]; 6], piece: usize) -> Seen {
     let (mut connection, mut decoder, mut seen) =
-        (Http3Connection::new(), Decoder::new(), Seen::default());
+        (Http3Connection::new(), QpackDecoder::new(), Seen::default());
     for number in 0..3 {
         let of = Request {
             number,
@@ -64,7 +64,7 @@ fn say(
     streams: &[&[u8]; 6],
     piece: usize,
     connection: &mut Http3Connection<Request>,
-    decoder: &mut Decoder,
+    decoder: &mut QpackDecoder,
     steps: &mut Vec<Http3Step<Request>>,
 ) -> Result<(), Http3Fault> {
     let [requests @ .., a, b, c] = streams;

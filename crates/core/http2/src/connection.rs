@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::{
-    decode::{BlockError, BlockPlace, Decoder, ResponseInfo},
+    decode::{BlockError, BlockPlace, HeaderDecoder, ResponseInfo},
     frame::{self, FrameHeader, HEAD_LEN, LARGEST, LONGEST_PAYLOAD, code, flag, kind, setting},
     stream::{OpenRequest, StreamState, Streams},
 };
@@ -374,7 +374,7 @@ impl<T> Http2Connection<T> {
     #[inline]
     pub fn read(
         &mut self,
-        decoder: &mut Decoder,
+        decoder: &mut HeaderDecoder,
         bytes: &mut &[u8],
         out: &mut Vec<u8>,
         sink: &mut impl ResponseSink<T>,
@@ -402,7 +402,7 @@ impl<T> Http2Connection<T> {
     /// Reads the next frame, or as much of it as is available.
     fn next_frame(
         &mut self,
-        decoder: &mut Decoder,
+        decoder: &mut HeaderDecoder,
         bytes: &mut &[u8],
         out: &mut Vec<u8>,
         sink: &mut impl ResponseSink<T>,
@@ -614,7 +614,7 @@ impl<T> Http2Connection<T> {
         &mut self,
         head: &FrameHeader,
         payload: &[u8],
-        decoder: &mut Decoder,
+        decoder: &mut HeaderDecoder,
         out: &mut Vec<u8>,
         sink: &mut impl ResponseSink<T>,
     ) -> Result<Option<Http2Step<T>>, Http2Fault> {
@@ -712,7 +712,7 @@ impl<T> Http2Connection<T> {
         number: u32,
         end: bool,
         block: &[u8],
-        decoder: &mut Decoder,
+        decoder: &mut HeaderDecoder,
         out: &mut Vec<u8>,
         sink: &mut impl ResponseSink<T>,
     ) -> Result<Option<Http2Step<T>>, Http2Fault> {

@@ -107,7 +107,7 @@ impl Coding for Hpack {
 /// Decodes the header blocks of many connections. Remembers the last one, because most responses of a load test are
 /// equal.
 #[derive(Debug)]
-pub struct Decoder<C = Hpack> {
+pub struct HeaderDecoder<C = Hpack> {
     last: Vec<u8>,
     answer: ResponseInfo,
     /// One field: its name, followed by its value.
@@ -115,7 +115,7 @@ pub struct Decoder<C = Hpack> {
     coding: PhantomData<C>,
 }
 
-impl<C> Default for Decoder<C> {
+impl<C> Default for HeaderDecoder<C> {
     fn default() -> Self {
         Self {
             last: Vec::new(),
@@ -126,7 +126,7 @@ impl<C> Default for Decoder<C> {
     }
 }
 
-impl<C: Coding> Decoder<C> {
+impl<C: Coding> HeaderDecoder<C> {
     /// Creates a decoder.
     #[must_use]
     pub fn new() -> Self {

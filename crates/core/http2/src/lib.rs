@@ -18,7 +18,7 @@
 //!     }
 //! }
 //!
-//! let (mut connection, mut decoder, mut bodies) = (Http2Connection::new(), Decoder::new(), Bodies(0));
+//! let (mut connection, mut decoder, mut bodies) = (Http2Connection::new(), HeaderDecoder::new(), Bodies(0));
 //! let mut out = Vec::new();
 //! Http2Connection::<&str>::greet(&mut out);
 //! let mut came = Vec::new();
@@ -49,7 +49,7 @@ mod stream;
 mod table;
 
 pub use connection::{FailureReason, Http2Connection, Http2Fault, Http2Step, ResponseSink};
-pub use decode::Decoder;
+pub use decode::HeaderDecoder;
 
 /// Header blocks independent of the encoding; shared with HTTP/3.
 pub mod blocks {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::{
-    Decoder, ResponseSink,
+    QpackDecoder, ResponseSink,
     control::{Opened, Uni},
     frame::{self, code, kind, setting, stream},
     stream::{LONGEST_BLOCK, RequestStream},
@@ -171,7 +171,7 @@ impl<T> Http3Connection<T> {
     pub fn read(
         &mut self,
         number: u64,
-        decoder: &mut Decoder,
+        decoder: &mut QpackDecoder,
         bytes: &[u8],
         sink: &mut impl ResponseSink<T>,
     ) -> Result<Option<Http3Step<T>>, Http3Fault> {

@@ -27,7 +27,7 @@
 //! let mut out = Vec::new();
 //! request(&block, 0, &mut out);
 //!
-//! let (mut connection, mut decoder, mut bodies) = (Http3Connection::new(), Decoder::new(), Bodies(0));
+//! let (mut connection, mut decoder, mut bodies) = (Http3Connection::new(), QpackDecoder::new(), Bodies(0));
 //! connection.open("first", false);
 //! let mut came = Vec::new();
 //! frame::write(kind::HEADERS, &[0, 0, 0xd9], &mut came);
@@ -49,4 +49,4 @@ pub use connection::{Http3Connection, Http3Fault, Http3Step, StreamFailure, requ
 pub use wb_http2::ResponseSink;
 
 /// Decodes the header blocks of many connections.
-pub type Decoder = wb_http2::Decoder<qpack::Qpack>;
+pub type QpackDecoder = wb_http2::HeaderDecoder<qpack::Qpack>;

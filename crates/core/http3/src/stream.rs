@@ -3,7 +3,7 @@
 use wb_http2::blocks::{BlockError, BlockPlace, ResponseInfo};
 
 use crate::{
-    Decoder, Http3Fault, ResponseSink,
+    Http3Fault, QpackDecoder, ResponseSink,
     frame::{self, code, kind},
 };
 
@@ -94,7 +94,7 @@ impl<T> RequestStream<T> {
     #[inline]
     pub(crate) fn read(
         &mut self,
-        decoder: &mut Decoder,
+        decoder: &mut QpackDecoder,
         mut bytes: &[u8],
         sink: &mut impl ResponseSink<T>,
     ) -> Result<Option<&'static str>, Http3Fault> {
@@ -185,7 +185,7 @@ impl<T> RequestStream<T> {
 
     fn fields(
         &mut self,
-        decoder: &mut Decoder,
+        decoder: &mut QpackDecoder,
         block: &[u8],
         sink: &mut impl ResponseSink<T>,
     ) -> Result<Option<&'static str>, Http3Fault> {

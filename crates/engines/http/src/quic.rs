@@ -15,7 +15,7 @@ use quinn_proto::{
     VarInt, crypto::rustls::QuicClientConfig,
 };
 use quinn_udp::UdpSocketState;
-use wb_http3::{Decoder, frame};
+use wb_http3::{QpackDecoder, frame};
 
 use crate::connection::PendingStream;
 
@@ -32,7 +32,7 @@ pub(crate) struct Quic {
     pub(crate) name: String,
     /// Number of verified certificates: resumed sessions verify none.
     certificates: Arc<AtomicU64>,
-    pub(crate) decoder: Decoder,
+    pub(crate) decoder: QpackDecoder,
     /// The same instant on both clocks.
     origin: (Instant, u64),
     /// Timers of connections: time, index, and number at that time.
@@ -68,7 +68,7 @@ impl Quic {
             config,
             name,
             certificates,
-            decoder: Decoder::new(),
+            decoder: QpackDecoder::new(),
             origin: (Instant::now(), now),
             timers: BinaryHeap::new(),
             rooms: std::array::from_fn(|_| vec![0; 64 * 1024]),

@@ -24,7 +24,7 @@ use rustix::{
 };
 use rustls::ClientConfig;
 use wb_http1::{Interim, Reader};
-use wb_http2::Decoder;
+use wb_http2::HeaderDecoder;
 use wb_model::{
     Turns,
     http::{HttpTotals, HttpVersion, Judge, Schedule},
@@ -91,7 +91,7 @@ struct HttpThread<'a> {
     numbers: u64,
     reader: Reader,
     http2: bool,
-    decoder: Decoder,
+    decoder: HeaderDecoder,
     /// HTTP/3 state.
     quic: Option<Box<Quic>>,
     /// Header block and body of variable HTTP/2 and HTTP/3 requests.
@@ -200,7 +200,7 @@ impl<'a> HttpThread<'a> {
                 false => Interim::Skipped,
             }),
             http2: job.version == HttpVersion::V2,
-            decoder: Decoder::new(),
+            decoder: HeaderDecoder::new(),
             quic: quic.map(Box::new),
             making: Default::default(),
             spare: Vec::new(),

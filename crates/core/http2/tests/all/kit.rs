@@ -1,7 +1,7 @@
 //! A client that records what it receives.
 
 use wb_http2::{
-    Decoder, Http2Connection, Http2Fault, Http2Step, ResponseSink,
+    HeaderDecoder, Http2Connection, Http2Fault, Http2Step, ResponseSink,
     frame::{self, flag, kind},
 };
 
@@ -44,7 +44,7 @@ pub(crate) fn greeting(settings: &[(u16, u32)]) -> Vec<u8> {
 
 /// Reads a stream in pieces of this length, on a connection with `requests` requests in flight.
 pub(crate) fn read(requests: u32, stream: &[u8], piece: usize) -> Seen {
-    let (mut connection, mut decoder) = (Http2Connection::new(), Decoder::new());
+    let (mut connection, mut decoder) = (Http2Connection::new(), HeaderDecoder::new());
     let mut seen = Seen::default();
     for mut bytes in stream.chunks(piece.max(1)) {
         loop {

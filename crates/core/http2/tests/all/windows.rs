@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use wb_http2::{
-    Decoder, FailureReason, Http2Connection, Http2Step, ResponseSink,
+    FailureReason, HeaderDecoder, Http2Connection, Http2Step, ResponseSink,
     frame::{self, FrameHeader, HEAD_LEN, LONGEST_PAYLOAD, flag, kind, setting},
 };
 
@@ -24,8 +24,8 @@ fn frames(mut bytes: &[u8]) -> Vec<(FrameHeader, Vec<u8>)> {
     all
 }
 
-fn open(settings: &[(u16, u32)]) -> (Http2Connection<()>, Decoder) {
-    let (mut connection, mut decoder) = (Http2Connection::new(), Decoder::new());
+fn open(settings: &[(u16, u32)]) -> (Http2Connection<()>, HeaderDecoder) {
+    let (mut connection, mut decoder) = (Http2Connection::new(), HeaderDecoder::new());
     let first = greeting(settings);
     let step = connection.read(&mut decoder, &mut &first[..], &mut Vec::new(), &mut Nothing);
     assert_eq!(step, Ok(Http2Step::Ready));

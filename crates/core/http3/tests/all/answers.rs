@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use wb_http3::{
-    Decoder, Http3Connection, Http3Fault, Http3Step, ResponseSink, StreamFailure,
+    Http3Connection, Http3Fault, Http3Step, QpackDecoder, ResponseSink, StreamFailure,
     frame::{self, code, kind},
     qpack, request,
 };
@@ -28,7 +28,7 @@ impl ResponseSink<Request> for Keep {
 
 /// Reads a stream in pieces of this length.
 fn read(stream: &[u8], head: bool, piece: usize) -> Result<Option<Http3Step<Request>>, Http3Fault> {
-    let (mut connection, mut decoder) = (Http3Connection::new(), Decoder::new());
+    let (mut connection, mut decoder) = (Http3Connection::new(), QpackDecoder::new());
     connection.open(Request::default(), head);
     for bytes in stream.chunks(piece.max(1)) {
         let step = connection.read(0, &mut decoder, bytes, &mut Keep)?;
@@ -203,7 +203,7 @@ fn what_breaks_the_protocol_ends_the_connection() {
 
 #[test]
 fn requests_keep_their_numbers_whichever_ends_first() {
-    let (mut connection, mut decoder) = (Http3Connection::new(), Decoder::new());
+    let (mut connection, mut decoder) = (Http3Connection::new(), QpackDecoder::new());
     for _ in 0..4 {
         connection.open(Request::default(), false);
     }
