@@ -136,14 +136,14 @@ pub struct Client {
     /// answers that return them.
     pub numbers: bool,
     /// With `flood`: destinations that are used in rotation instead of the server's address.
-    pub destinations: Option<Destinations>,
+    pub destinations: Option<DestinationPool>,
     /// UDP: payload of every second datagram, as long as the request.
     pub alternate: Option<Message>,
 }
 
 /// Destination addresses used in rotation.
 #[derive(Clone, Debug)]
-pub struct Destinations {
+pub struct DestinationPool {
     /// All destinations, of the same address family as the clients.
     pub pool: Pool,
     /// Index of the first destination.
@@ -152,7 +152,7 @@ pub struct Destinations {
     pub step: u32,
 }
 
-impl Destinations {
+impl DestinationPool {
     /// Returns the current destination and advances to the next.
     #[inline]
     pub(crate) fn next_destination(&mut self) -> crate::Addr {

@@ -84,7 +84,7 @@ mod tuple;
 pub use addr::{Addr, Pool};
 pub use build::{FrameSink, Frames};
 pub use config::{
-    Behaviour, Client, Close, Config, ConfigError, Destinations, Retransmission, Role, Server,
+    Behaviour, Client, Close, Config, ConfigError, DestinationPool, Retransmission, Role, Server,
     ServerAnswer, TimeWait, Transport,
 };
 pub use counters::Counters;

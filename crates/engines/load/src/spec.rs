@@ -8,8 +8,8 @@ use wb_model::load::{
 };
 use wb_model::units::{AddressRange, PortRange, Rational, Span};
 use wb_tcp::{
-    Client, Close, Config, Destinations, Pool, Reading, Retransmission, Role, Server, ServerAnswer,
-    Steering, TimeWait, Transport, Tunnel, TupleSequence, Tuples,
+    Client, Close, Config, DestinationPool, Pool, Reading, Retransmission, Role, Server,
+    ServerAnswer, Steering, TimeWait, Transport, Tunnel, TupleSequence, Tuples,
 };
 use wb_wire::{AddrSet, MacAddr, NeighbourResponder};
 
@@ -582,7 +582,7 @@ impl SpecBuilder<'_> {
     }
 
     /// Destinations of a flood's packets in turn: each worker takes every n-th of n workers.
-    fn destinations(&self, is_v4: Option<bool>) -> Result<Option<Destinations>, SpecError> {
+    fn destinations(&self, is_v4: Option<bool>) -> Result<Option<DestinationPool>, SpecError> {
         let (job, place) = (self.job, self.place);
         if job.destinations.is_empty() {
             return Ok(None);
@@ -603,7 +603,7 @@ impl SpecBuilder<'_> {
             let what = "must have the IP version of the clients".to_owned();
             return Err(self.spec_error("destinations", what));
         }
-        Ok(Some(Destinations {
+        Ok(Some(DestinationPool {
             first: place.worker % pool.len(),
             step: place.workers.max(1),
             pool,

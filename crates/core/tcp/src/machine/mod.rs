@@ -19,7 +19,7 @@ use wb_wire::{MacAddr, tcp_flags};
 use crate::addr::{Addr, Pool};
 use crate::build::{Builder, FrameSink, Path};
 use crate::config::{
-    Behaviour, Client, Config, ConfigError, Destinations, Role, ServerAnswer, Transport,
+    Behaviour, Client, Config, ConfigError, DestinationPool, Role, ServerAnswer, Transport,
 };
 use crate::connection::{Conn, ConnectionState, ENDLESS, Key, before};
 use crate::counters::Counters;
@@ -136,7 +136,7 @@ pub struct Machine<O = ()> {
     ticket: u32,
     flow: paced_requests::PrebuiltDatagram,
     /// Destinations of a flood, used in rotation.
-    destinations: Option<Destinations>,
+    destinations: Option<DestinationPool>,
     /// Payload of every second datagram.
     alternate: Option<Message>,
     /// The next datagram carries `alternate`.

@@ -220,7 +220,7 @@ fn packets_of_a_flood_take_destinations_in_turn() {
     for (requests, paced) in [(Some(1), false), (None, true)] {
         let mut shape = client(false);
         (shape.requests, shape.paced, shape.flood) = (requests, paced, true);
-        shape.destinations = Some(Destinations {
+        shape.destinations = Some(DestinationPool {
             pool: addresses("198.19.0.0", 5),
             first: 1,
             step: 2,
