@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with, sockopt};
 use wb_port::{Interface, PortError, PortFacts, QueuePair, StampSource};
 
-use crate::ring::{Blocks, Ring};
+use crate::ring::{Blocks, ReceiveRing};
 use crate::slots::Slots;
 use crate::watch::InterfaceWatch;
 use crate::{Fanout, PacketOptions, PacketRx, PacketTx, QdiscDrops, RxMode, filter, sys};
@@ -175,12 +175,12 @@ impl Opening<'_> {
     }
 
     /// Creates a bound socket with a ring and a filter that passes nothing yet.
-    fn rx_socket(&self, warnings: &mut Vec<String>) -> Result<(OwnedFd, Ring), PortError> {
+    fn rx_socket(&self, warnings: &mut Vec<String>) -> Result<(OwnedFd, ReceiveRing), PortError> {
         let options = self.options;
         let socket = socket(self.interface)?;
         let fd = socket.as_fd();
         let longest = (self.interface.mtu + FRAME_OVERHEAD).min(options.snap_len.max(64));
-        let ring = Ring::new(
+        let ring = ReceiveRing::new(
             fd,
             options.rx_mode,
             options.rx_ring_bytes,

@@ -83,7 +83,7 @@ impl Units {
 }
 
 /// Receive ring and the read position.
-pub(crate) struct Ring {
+pub(crate) struct ReceiveRing {
     units: Units,
     mode: RxMode,
     /// Next unit to read.
@@ -95,7 +95,7 @@ pub(crate) struct Ring {
     hold: Duration,
 }
 
-impl Ring {
+impl ReceiveRing {
     /// Creates a ring of about `bytes` for the socket, or smaller if the kernel lacks memory.
     pub(crate) fn new(
         socket: BorrowedFd<'_>,
@@ -188,7 +188,7 @@ impl Ring {
         }
     }
 
-    /// Returns true if [`Ring::receive`] would show a frame.
+    /// Returns true if [`ReceiveRing::receive`] would show a frame.
     pub(crate) fn has_frame(&self) -> bool {
         self.left > 0 || self.units.ours(self.next).is_some()
     }

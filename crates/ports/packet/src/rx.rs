@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use wb_port::{PortError, RxCounters, RxFrame, RxQueue};
 
-use crate::ring::Ring;
+use crate::ring::ReceiveRing;
 use crate::watch::InterfaceWatch;
 use crate::{filter, sys};
 
@@ -22,12 +22,12 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(24 * 3600);
 ///
 /// A link that goes down is not an error: no frames arrive until it is up again.
 pub struct PacketRx {
-    open: Option<Open>,
+    open: Option<OpenPacketRx>,
 }
 
-struct Open {
+struct OpenPacketRx {
     // Before the socket, so that it is unmapped first.
-    ring: Ring,
+    ring: ReceiveRing,
     socket: OwnedFd,
     watch: InterfaceWatch,
     idle_rounds: u32,
@@ -35,10 +35,10 @@ struct Open {
 }
 
 impl PacketRx {
-    pub(crate) fn new(socket: OwnedFd, ring: Ring, watch: InterfaceWatch) -> Self {
+    pub(crate) fn new(socket: OwnedFd, ring: ReceiveRing, watch: InterfaceWatch) -> Self {
         let counters = RxCounters::default();
         Self {
-            open: Some(Open {
+            open: Some(OpenPacketRx {
                 ring,
                 socket,
                 watch,

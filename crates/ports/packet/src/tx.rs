@@ -21,10 +21,10 @@ const STUCK: Duration = Duration::from_millis(5);
 /// until [`TxQueue::take_refused`]. If the number of copies reaches the number of slots, nothing more is sent before
 /// that call.
 pub struct PacketTx {
-    open: Option<Open>,
+    open: Option<OpenPacketTx>,
 }
 
-struct Open {
+struct OpenPacketTx {
     socket: OwnedFd,
     slots: Slots,
     watch: InterfaceWatch,
@@ -43,7 +43,7 @@ impl PacketTx {
         qdisc_bypass: bool,
     ) -> Self {
         Self {
-            open: Some(Open {
+            open: Some(OpenPacketTx {
                 socket,
                 slots,
                 watch,
@@ -60,7 +60,7 @@ impl PacketTx {
     }
 }
 
-impl Open {
+impl OpenPacketTx {
     fn flush(&mut self) -> Result<(), PortError> {
         let Self {
             socket,

@@ -119,7 +119,7 @@ pub(crate) struct Descriptor {
 // SAFETY: three integers without padding.
 unsafe impl Word for Descriptor {}
 
-struct Ring<T> {
+struct KernelRing<T> {
     /// Keeps the memory behind the pointers mapped.
     _memory: Arc<RingMapping>,
     producer: NonNull<AtomicU32>,
@@ -130,9 +130,9 @@ struct Ring<T> {
 }
 
 // SAFETY: the pointers lead into `_memory`, which moves with them and is not bound to a thread.
-unsafe impl<T: Send> Send for Ring<T> {}
+unsafe impl<T: Send> Send for KernelRing<T> {}
 
-impl<T: Word> Ring<T> {
+impl<T: Word> KernelRing<T> {
     fn new(memory: Arc<RingMapping>, at: XdpRingOffset, size: u32) -> io::Result<Self> {
         if !size.is_power_of_two() {
             return Err(io::Error::new(
@@ -176,9 +176,9 @@ impl<T: Word> Ring<T> {
 
 /// Producer end of a ring that the kernel reads.
 ///
-/// [`Producer::push`] fills slots, [`Producer::publish`] shows them to the kernel.
-pub(crate) struct Producer<T> {
-    ring: Ring<T>,
+/// [`RingProducer::push`] fills slots, [`RingProducer::publish`] shows them to the kernel.
+pub(crate) struct RingProducer<T> {
+    ring: KernelRing<T>,
     /// Position after the last slot written.
     head: u32,
     /// Position after the last slot shown.
@@ -187,9 +187,9 @@ pub(crate) struct Producer<T> {
     tail: u32,
 }
 
-impl<T: Word> Producer<T> {
+impl<T: Word> RingProducer<T> {
     pub(crate) fn new(memory: Arc<RingMapping>, at: XdpRingOffset, size: u32) -> io::Result<Self> {
-        let ring = Ring::new(memory, at, size)?;
+        let ring = KernelRing::new(memory, at, size)?;
         let head = ring.producer().load(Ordering::Relaxed);
         let tail = ring.consumer().load(Ordering::Acquire);
         Ok(Self {
@@ -211,7 +211,7 @@ impl<T: Word> Producer<T> {
         self.ring.size - self.head.wrapping_sub(self.tail)
     }
 
-    /// Fills the next slot; returns false if [`Producer::room`] has seen no free slot.
+    /// Fills the next slot; returns false if [`RingProducer::room`] has seen no free slot.
     #[inline]
     pub(crate) fn push(&mut self, value: T) -> bool {
         if self.head.wrapping_sub(self.tail) >= self.ring.size {
@@ -286,19 +286,19 @@ impl<T: Word> Producer<T> {
 
 /// Consumer end of a ring that the kernel fills.
 ///
-/// [`Consumer::available`] returns the number of filled slots, [`Consumer::peek`] reads them, [`Consumer::release`]
-/// returns them to the kernel.
-pub(crate) struct Consumer<T> {
-    ring: Ring<T>,
+/// [`RingConsumer::available`] returns the number of filled slots, [`RingConsumer::peek`] reads them,
+/// [`RingConsumer::release`] returns them to the kernel.
+pub(crate) struct RingConsumer<T> {
+    ring: KernelRing<T>,
     /// Last value read of the kernel's index.
     head: u32,
     /// Position of the next slot to read.
     tail: u32,
 }
 
-impl<T: Word> Consumer<T> {
+impl<T: Word> RingConsumer<T> {
     pub(crate) fn new(memory: Arc<RingMapping>, at: XdpRingOffset, size: u32) -> io::Result<Self> {
-        let ring = Ring::new(memory, at, size)?;
+        let ring = KernelRing::new(memory, at, size)?;
         let tail = ring.consumer().load(Ordering::Relaxed);
         let head = ring.producer().load(Ordering::Acquire);
         Ok(Self { ring, head, tail })
@@ -317,7 +317,7 @@ impl<T: Word> Consumer<T> {
             .min(max)
     }
 
-    /// The `i`-th filled slot, if [`Consumer::available`] has returned more than `i`.
+    /// The `i`-th filled slot, if [`RingConsumer::available`] has returned more than `i`.
     #[inline]
     pub(crate) fn peek(&self, i: u32) -> Option<T> {
         if i >= self.head.wrapping_sub(self.tail) {
@@ -360,11 +360,11 @@ pub(crate) mod testing {
     }
 
     /// Both ends of one ring, with indices that begin at `start`.
-    pub(crate) fn pair<T: Word>(size: u32, start: u32) -> (Producer<T>, Consumer<T>) {
+    pub(crate) fn pair<T: Word>(size: u32, start: u32) -> (RingProducer<T>, RingConsumer<T>) {
         let memory = memory(start);
         (
-            Producer::new(Arc::clone(&memory), AT, size).unwrap(),
-            Consumer::new(memory, AT, size).unwrap(),
+            RingProducer::new(Arc::clone(&memory), AT, size).unwrap(),
+            RingConsumer::new(memory, AT, size).unwrap(),
         )
     }
 }
@@ -441,10 +441,10 @@ mod tests {
             desc: 4096 - 8,
             ..AT
         };
-        assert!(Producer::<u64>::new(memory(0), far, 2).is_err());
-        assert!(Producer::<u64>::new(memory(0), XdpRingOffset { desc: 193, ..AT }, 2).is_err());
+        assert!(RingProducer::<u64>::new(memory(0), far, 2).is_err());
+        assert!(RingProducer::<u64>::new(memory(0), XdpRingOffset { desc: 193, ..AT }, 2).is_err());
         assert!(
-            Producer::<u64>::new(
+            RingProducer::<u64>::new(
                 memory(0),
                 XdpRingOffset {
                     flags: Some(u64::MAX),
@@ -454,8 +454,8 @@ mod tests {
             )
             .is_err()
         );
-        assert!(Consumer::<u64>::new(memory(0), AT, 3).is_err());
-        assert!(Consumer::<u64>::new(memory(0), AT, 1024).is_err());
+        assert!(RingConsumer::<u64>::new(memory(0), AT, 3).is_err());
+        assert!(RingConsumer::<u64>::new(memory(0), AT, 1024).is_err());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use wb_port::{ChecksumState, PortError, RxCounters, RxFrame, RxQueue, StampSourc
 use crate::port_errors;
 #[cfg(feature = "bpf")]
 use crate::program::SocketMap;
-use crate::ring::{Consumer, Descriptor, Producer};
+use crate::ring::{Descriptor, RingConsumer, RingProducer};
 use crate::socket::{RxParts, kick_rx};
 use crate::stamp::{self, WallOffset};
 use crate::umem::Area;
@@ -27,14 +27,14 @@ const NAP_FRAMES: u32 = 2048;
 
 /// Receiving half of an [`crate::XdpQueue`].
 pub struct XdpRx {
-    receiver: Option<Receiver>,
+    receiver: Option<OpenXdpRx>,
 }
 
-struct Receiver {
+struct OpenXdpRx {
     port: String,
     socket: Arc<OwnedFd>,
-    ring: Consumer<Descriptor>,
-    fill: Producer<u64>,
+    ring: RingConsumer<Descriptor>,
+    fill: RingProducer<u64>,
     area: Area,
     /// Memory for which the fill ring had no slot, because the kernel has not yet published its index.
     spare: Vec<u64>,
@@ -70,7 +70,7 @@ impl XdpRx {
         #[cfg(not(feature = "bpf"))]
         let _ = queue;
         Self {
-            receiver: Some(Receiver {
+            receiver: Some(OpenXdpRx {
                 port: port.to_owned(),
                 socket,
                 ring,
@@ -103,9 +103,9 @@ impl XdpRx {
             .is_some_and(|receiver| receiver.ring.available(1) > 0)
     }
 
-    /// See [`Receiver::ask`].
+    /// See [`OpenXdpRx::ask`].
     pub(crate) fn ask(&self) -> Result<(), PortError> {
-        self.receiver.as_ref().map_or(Ok(()), Receiver::ask)
+        self.receiver.as_ref().map_or(Ok(()), OpenXdpRx::ask)
     }
 
     pub(crate) fn port(&self) -> &str {
@@ -170,17 +170,17 @@ impl RxQueue for XdpRx {
     fn counters(&mut self) -> RxCounters {
         self.receiver
             .as_ref()
-            .map_or_else(RxCounters::default, Receiver::counters)
+            .map_or_else(RxCounters::default, OpenXdpRx::counters)
     }
 
     fn kernel_counters(&mut self) -> Vec<(&'static str, u64)> {
         self.receiver
             .as_ref()
-            .map_or_else(Vec::new, Receiver::kernel_counters)
+            .map_or_else(Vec::new, OpenXdpRx::kernel_counters)
     }
 }
 
-impl Receiver {
+impl OpenXdpRx {
     #[inline]
     fn receive(
         &mut self,

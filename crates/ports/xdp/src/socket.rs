@@ -23,7 +23,7 @@ use wb_port::Interface;
 
 use crate::options::{BusyPoll, XdpOptions};
 use crate::port_errors::{self, Failure};
-use crate::ring::{Consumer, Descriptor, Producer, RingMapping};
+use crate::ring::{Descriptor, RingConsumer, RingMapping, RingProducer};
 use crate::umem::{self, Area};
 
 /// A kernel worker frees the pool of a closed socket; the queue counts as in use for about 200 ms. Any other owner
@@ -37,16 +37,16 @@ const UNUSED_RING: u32 = 64;
 /// Rings of a queue that sends.
 pub(crate) struct TxParts {
     pub(crate) socket: Arc<OwnedFd>,
-    pub(crate) ring: Producer<Descriptor>,
-    pub(crate) completions: Consumer<u64>,
+    pub(crate) ring: RingProducer<Descriptor>,
+    pub(crate) completions: RingConsumer<u64>,
     pub(crate) area: Area,
 }
 
 /// Rings of a queue that receives; the kernel owns all frames of the area.
 pub(crate) struct RxParts {
     pub(crate) socket: Arc<OwnedFd>,
-    pub(crate) ring: Consumer<Descriptor>,
-    pub(crate) fill: Producer<u64>,
+    pub(crate) ring: RingConsumer<Descriptor>,
+    pub(crate) fill: RingProducer<u64>,
     pub(crate) area: Area,
     pub(crate) queue: u32,
 }
@@ -115,7 +115,7 @@ pub(crate) fn open_queue(
     let offsets = sockopt::xdp_mmap_offsets(&first).map_err(io("read the ring offsets"))?;
     let mapped = |what| move |cause: io::Error| port_errors::io(interface, what, cause);
     let mut fill = map_ring::<u64>(&first, XDP_UMEM_PGOFF_FILL_RING, offsets.fr, fill_size)
-        .and_then(|memory| Producer::new(memory, offsets.fr, fill_size))
+        .and_then(|memory| RingProducer::new(memory, offsets.fr, fill_size))
         .map_err(mapped("map the fill ring"))?;
     let completions = map_ring::<u64>(
         &first,
@@ -123,7 +123,7 @@ pub(crate) fn open_queue(
         offsets.cr,
         completion_size,
     )
-    .and_then(|memory| Consumer::new(memory, offsets.cr, completion_size))
+    .and_then(|memory| RingConsumer::new(memory, offsets.cr, completion_size))
     .map_err(mapped("map the completion ring"))?;
 
     fill.free_entries(rx_frames);
@@ -134,7 +134,7 @@ pub(crate) fn open_queue(
     let mut receiving = None;
     if rx {
         let ring = map_ring::<Descriptor>(&first, XDP_PGOFF_RX_RING, offsets.rx, rx_slots)
-            .and_then(|memory| Consumer::new(memory, offsets.rx, rx_slots))
+            .and_then(|memory| RingConsumer::new(memory, offsets.rx, rx_slots))
             .map_err(mapped("map the receive ring"))?;
         receiving = Some(RxParts {
             socket: Arc::clone(&first),
@@ -147,7 +147,7 @@ pub(crate) fn open_queue(
     let mut sending = None;
     if tx {
         let ring = map_ring::<Descriptor>(&second, XDP_PGOFF_TX_RING, offsets.tx, tx_frames)
-            .and_then(|memory| Producer::new(memory, offsets.tx, tx_frames))
+            .and_then(|memory| RingProducer::new(memory, offsets.tx, tx_frames))
             .map_err(mapped("map the transmit ring"))?;
         sending = Some(TxParts {
             socket: Arc::clone(&second),

@@ -14,7 +14,7 @@ use wb_port::{Interface, PortError, Slot, TxCounters, TxQueue};
 
 use crate::link::CarrierReader;
 use crate::port_errors;
-use crate::ring::{Consumer, Descriptor, Producer};
+use crate::ring::{Descriptor, RingConsumer, RingProducer};
 use crate::socket::{TxParts, kick_tx};
 use crate::umem::Area;
 
@@ -37,7 +37,7 @@ const WITHDRAWN: Descriptor = Descriptor {
 /// The bytes of refused frames stay in their frames. If the caller does not collect them with
 /// [`TxQueue::take_refused`], they are lost when no other frame is left to lend; the counters stay correct.
 pub struct XdpTx {
-    sender: Option<Sender<Arc<OwnedFd>>>,
+    sender: Option<OpenXdpTx<Arc<OwnedFd>>>,
 }
 
 /// State of one frame.
@@ -62,12 +62,12 @@ impl Kernel for Arc<OwnedFd> {
     }
 }
 
-struct Sender<K> {
+struct OpenXdpTx<K> {
     port: String,
     kernel: K,
     link: CarrierReader,
-    ring: Producer<Descriptor>,
-    completions: Consumer<u64>,
+    ring: RingProducer<Descriptor>,
+    completions: RingConsumer<u64>,
     area: Area,
     frames: Box<[Frame]>,
     /// A stack, so that frames are reused while they are still in the cache.
@@ -100,7 +100,7 @@ impl XdpTx {
         zero_copy: bool,
     ) -> Result<Self, PortError> {
         Ok(Self {
-            sender: Some(Sender::new(
+            sender: Some(OpenXdpTx::new(
                 interface.port.clone(),
                 parts.socket,
                 CarrierReader::new(interface)?,
@@ -177,12 +177,12 @@ impl TxQueue for XdpTx {
     }
 }
 
-impl<K: Kernel> Sender<K> {
+impl<K: Kernel> OpenXdpTx<K> {
     fn new(
         port: String,
         kernel: K,
         link: CarrierReader,
-        (ring, completions): (Producer<Descriptor>, Consumer<u64>),
+        (ring, completions): (RingProducer<Descriptor>, RingConsumer<u64>),
         area: Area,
         zero_copy: bool,
     ) -> Self {

@@ -25,8 +25,8 @@ enum Verdict {
 struct Model {
     shows_what_it_dropped: bool,
     skips_and_goes_on: bool,
-    ring: Consumer<Descriptor>,
-    completions: Producer<u64>,
+    ring: RingConsumer<Descriptor>,
+    completions: RingProducer<u64>,
     budget: u32,
     cached: u32,
     unshown: u32,
@@ -111,7 +111,7 @@ impl Model {
     }
 }
 
-fn sender(verdicts: Vec<Verdict>, budget: u32, start: u32) -> Sender<RefCell<Model>> {
+fn sender(verdicts: Vec<Verdict>, budget: u32, start: u32) -> OpenXdpTx<RefCell<Model>> {
     let (ring, kernel_ring) = pair(FRAMES, start);
     let (kernel_completions, completions) = pair(FRAMES, start);
     let (area, _) = umem::map(2048, FRAMES, 0).unwrap();
@@ -129,7 +129,7 @@ fn sender(verdicts: Vec<Verdict>, budget: u32, start: u32) -> Sender<RefCell<Mod
         dropped: Vec::new(),
     };
     let link = CarrierReader::new(&interface()).unwrap();
-    Sender::new(
+    OpenXdpTx::new(
         "test".into(),
         model.into(),
         link,
@@ -139,7 +139,7 @@ fn sender(verdicts: Vec<Verdict>, budget: u32, start: u32) -> Sender<RefCell<Mod
     )
 }
 
-fn submit(sender: &mut Sender<RefCell<Model>>, n: usize, next: &mut u64) {
+fn submit(sender: &mut OpenXdpTx<RefCell<Model>>, n: usize, next: &mut u64) {
     let n = sender.lend(n);
     let base = sender.area.whole().0;
     for i in 0..n {
@@ -250,7 +250,7 @@ fn lending_again_starts_over_with_the_same_frames() {
     let mut next = 0;
     submit(&mut sender, 5, &mut next);
     sender.flush_copy().unwrap();
-    let places = |sender: &mut Sender<_>, n: usize| -> Vec<_> {
+    let places = |sender: &mut OpenXdpTx<_>, n: usize| -> Vec<_> {
         assert_eq!(sender.lend(n), n);
         (0..n).map(|i| sender.slot(i).bytes.as_ptr()).collect()
     };
