@@ -9,7 +9,7 @@
 use std::fmt;
 
 /// Row in a table of options.
-pub trait Row {
+pub trait OptionRow {
     /// Letter behind one dash, if any.
     fn letter(&self) -> Option<char>;
 
@@ -83,7 +83,7 @@ pub struct Pieces<'a, R> {
     ended: bool,
 }
 
-impl<'a, R: Row> Pieces<'a, R> {
+impl<'a, R: OptionRow> Pieces<'a, R> {
     /// Creates the parser. `words` are the words behind the name of the program.
     #[must_use]
     pub fn new(table: &'a [R], words: &'a [String]) -> Self {
@@ -166,7 +166,7 @@ impl<'a, R: Row> Pieces<'a, R> {
     }
 }
 
-impl<'a, R: Row> Iterator for Pieces<'a, R> {
+impl<'a, R: OptionRow> Iterator for Pieces<'a, R> {
     type Item = Piece<'a, R>;
 
     fn next(&mut self) -> Option<Piece<'a, R>> {
@@ -193,7 +193,7 @@ mod tests {
 
     struct Opt(Option<char>, &'static str, Argument);
 
-    impl Row for Opt {
+    impl OptionRow for Opt {
         fn letter(&self) -> Option<char> {
             self.0
         }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use wb_getopt::{Argument, Piece, Pieces, Row};
+use wb_getopt::{Argument, OptionRow, Piece, Pieces};
 
 /// A table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,7 +100,7 @@ struct OptionEntry {
     word: OptionWord,
 }
 
-impl Row for OptionEntry {
+impl OptionRow for OptionEntry {
     fn letter(&self) -> Option<char> {
         self.letter
     }

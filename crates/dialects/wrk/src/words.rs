@@ -5,7 +5,7 @@
 mod number;
 mod url;
 
-use wb_getopt::{Argument, Bad, Piece, Pieces, Row};
+use wb_getopt::{Argument, Bad, OptionRow, Piece, Pieces};
 
 pub use url::Url;
 
@@ -93,7 +93,7 @@ struct WrkOption(
     fn(&mut WrkCommand, &str) -> Option<()>,
 );
 
-impl Row for WrkOption {
+impl OptionRow for WrkOption {
     fn letter(&self) -> Option<char> {
         self.0
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use wb_getopt::{Bad, Piece, Pieces, Row};
+use wb_getopt::{Bad, OptionRow, Piece, Pieces};
 
 use super::{NetperfRefusal, TypedOption};
 
@@ -45,7 +45,7 @@ macro_rules! options {
 
 pub(super) use options;
 
-impl<T> Row for NetperfOption<T> {
+impl<T> OptionRow for NetperfOption<T> {
     fn letter(&self) -> Option<char> {
         Some(self.letter)
     }
