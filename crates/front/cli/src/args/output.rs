@@ -99,7 +99,7 @@ impl OutputArgs {
         if let Some(share) = &self.max_loss {
             let limit =
                 criteria::parse_share(share).map_err(|e| anyhow::anyhow!("--max-loss: {e}"))?;
-            let limit = criteria::Limit::Share(limit);
+            let limit = criteria::CriterionLimit::Share(limit);
             plan.criteria
                 .push(Criterion::at_most(criteria::Metric::Loss, limit));
         }

@@ -19,7 +19,7 @@ use wb_machine::expression::{LINK_ETHERNET, compile};
 use wb_model::{
     Criterion, Plan, Report,
     capture::{CaptureJob, Direction},
-    criteria::{self, Limit, Metric},
+    criteria::{self, CriterionLimit, Metric},
     text::plan_to_toml,
     timeline::Timeline,
     units::Span,
@@ -278,7 +278,10 @@ impl CaptureArgs {
         if let Some(text) = &self.max_loss {
             let share =
                 criteria::parse_share(text).map_err(|e| anyhow::anyhow!("--max-loss: {e}"))?;
-            criteria.push(Criterion::at_most(Metric::Loss, Limit::Share(share)));
+            criteria.push(Criterion::at_most(
+                Metric::Loss,
+                CriterionLimit::Share(share),
+            ));
         }
         let mut job = CaptureJob {
             ports: ports.iter().map(|p| p.name.clone()).collect(),

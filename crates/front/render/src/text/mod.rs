@@ -14,7 +14,7 @@ pub mod socket;
 mod times;
 mod workers;
 
-use wb_model::{Lateness, Report, Verdict, criteria::Limit, report::CriterionReport};
+use wb_model::{Lateness, Report, Verdict, criteria::CriterionLimit, report::CriterionReport};
 
 use crate::{
     figures::{count, ratio_to, significant, time_ns, trimmed},
@@ -194,7 +194,7 @@ pub(crate) fn measured(criterion: &str, value: f64) -> String {
         .parse::<wb_model::Criterion>()
         .map(|criterion| criterion.limit)
     {
-        Ok(Limit::Share(limit)) => {
+        Ok(CriterionLimit::Share(limit)) => {
             let limit = limit.as_f64();
             (2..=12)
                 .map(|places| (ratio_to(value, places), ratio_to(limit, places)))
@@ -202,7 +202,7 @@ pub(crate) fn measured(criterion: &str, value: f64) -> String {
                 .unwrap_or_else(|| ratio_to(value, 2))
         }
         #[allow(clippy::cast_precision_loss)]
-        Ok(Limit::Time(limit)) => {
+        Ok(CriterionLimit::Time(limit)) => {
             let limit = limit.as_nanos() as f64;
             let text = time_ns(value);
             if value != limit && text == time_ns(limit) {
@@ -213,7 +213,7 @@ pub(crate) fn measured(criterion: &str, value: f64) -> String {
         }
         #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
         #[allow(clippy::cast_sign_loss)]
-        Ok(Limit::Number(limit)) => {
+        Ok(CriterionLimit::Number(limit)) => {
             let (whole, limit) = (value.max(0.0).round(), limit.as_f64());
             match limit.fract() != 0.0 || whole == limit && value != whole {
                 true => trimmed(&significant(value, 12)).to_owned(),
