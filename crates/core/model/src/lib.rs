@@ -7,6 +7,7 @@
 
 pub mod bench;
 pub mod capture;
+mod cause_text;
 pub mod criteria;
 pub mod device;
 pub mod http;
@@ -31,6 +32,7 @@ pub mod units;
 pub mod validate;
 pub mod vary;
 
+pub use cause_text::cause_text;
 pub use criteria::Criterion;
 pub use http::HttpJob;
 pub use kinds::JobKind;

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
+use wb_model::cause_text;
 
 /// An error of the output.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +23,7 @@ pub enum OutputError {
         bytes: usize,
     },
     /// A file could not be opened.
-    #[error("cannot open {path} for writing: {cause}", path = path.display())]
+    #[error("cannot open {path} for writing: {}", cause_text(.cause), path = path.display())]
     Open {
         /// The file.
         path: PathBuf,
@@ -31,7 +32,7 @@ pub enum OutputError {
         cause: io::Error,
     },
     /// A write failed: disk full, disk error, pipe closed by its reader.
-    #[error("cannot write {path}: {cause}", path = path.display())]
+    #[error("cannot write {path}: {}", cause_text(.cause), path = path.display())]
     Write {
         /// The file.
         path: PathBuf,
@@ -40,7 +41,7 @@ pub enum OutputError {
         cause: io::Error,
     },
     /// A finished file could not be given its name.
-    #[error("cannot rename {path} to {name}: {cause}", path = path.display(), name = name.display())]
+    #[error("cannot rename {path} to {name}: {}", cause_text(.cause), path = path.display(), name = name.display())]
     Rename {
         /// Current name.
         path: PathBuf,

@@ -109,7 +109,7 @@ impl HttpThread<'_> {
     #[cold]
     pub(super) fn record_first_complaint(&mut self, what: impl FnOnce() -> String) {
         if self.out.first_failure.is_none() {
-            self.out.first_failure = Some(what());
+            self.out.first_failure = Some(wb_model::cause_text(what()));
         }
     }
 

@@ -2,7 +2,10 @@
 
 use std::io;
 
-use wb_model::socket::{SocketFailure, SocketStage};
+use wb_model::{
+    cause_text,
+    socket::{SocketFailure, SocketStage},
+};
 use wb_netperf_wire::{AnswerError, Refusal};
 
 use crate::open::errno;
@@ -19,18 +22,9 @@ pub(super) fn stage_failure(stage: SocketStage, what: impl Into<String>) -> Sock
 pub(super) fn system_failure(stage: SocketStage, what: &str, error: &io::Error) -> SocketFailure {
     SocketFailure {
         stage,
-        what: format!("{what}: {}", without_number(error)),
+        what: format!("{what}: {}", cause_text(error)),
         errno: errno(error),
     }
-}
-
-/// The system's error text without its number, which has a separate field.
-fn without_number(error: &io::Error) -> String {
-    let mut text = error.to_string();
-    if let Some(end) = text.rfind(" (os error") {
-        text.truncate(end);
-    }
-    text
 }
 
 /// Invalid answer. `what` names the answer that was expected.
@@ -47,7 +41,7 @@ fn refusal_failure(refusal: Refusal) -> SocketFailure {
     let what = match refusal.errno() {
         Some(number) => format!(
             "the server could not run the test: {} (remote error {number})",
-            without_number(&io::Error::from_raw_os_error(number))
+            cause_text(io::Error::from_raw_os_error(number))
         ),
         None => format!("the server could not run the test: {refusal}"),
     };
