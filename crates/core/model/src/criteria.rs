@@ -346,7 +346,7 @@ fn load(text: &str) -> Option<(Counted, CriterionLimit)> {
 }
 
 /// Parses the limit of a time, which needs a unit: nobody who writes `p99<=500` means 500 seconds.
-fn time(text: &str) -> Option<Limit> {
+fn time(text: &str) -> Option<CriterionLimit> {
     let unit = text.contains(|c: char| c.is_alphabetic());
     let limit = text.parse().ok()?;
     (unit || limit == Span::default()).then_some(CriterionLimit::Time(limit))
