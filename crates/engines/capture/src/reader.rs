@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use wb_model::capture::{CaptureOutput, Compression, Overflow};
 use wb_model::lateness::{Lateness, Turns};
-use wb_port::{PortError, RxCounters, RxFrame, RxQueue, StrippedVlan};
+use wb_port::{
+    PortError, RxCounters, RxFrame, RxQueue, StrippedVlan,
+    worker_loop::{LAST_FRAMES, POLL_INTERVAL, POLL_INTERVAL_NS},
+};
 
 use crate::encode::Encoding;
 use crate::pool::{DeliveredBuffer, RecordBuffer};
@@ -17,14 +20,8 @@ use crate::{CaptureControl, CaptureShared, CaptureSpec, Clock, ReaderSnapshot};
 
 /// Maximum number of frames per batch.
 const BATCH: usize = 1024;
-/// Longest wait between checks of the flags.
-const POLL_INTERVAL: Duration = Duration::from_nanos(POLL_INTERVAL_NS);
-const POLL_INTERVAL_NS: u64 = 10_000_000;
 /// Interval between reads of the kernel's drop counters.
 const COUNTERS_NS: u64 = 100_000_000;
-/// Maximum number of frames read after the stop from a port that continues and stamps all frames before the stop; more
-/// than any ring holds.
-const LAST_FRAMES: usize = 1 << 25;
 
 /// Maximum disorder of timestamps if several CPUs write frames into one ring.
 const DISORDER_NS: u64 = 10_000_000;

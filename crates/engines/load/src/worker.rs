@@ -9,6 +9,7 @@ use wb_model::lateness::{Lateness, Turns};
 use wb_model::load::{LoadEnd, LoadStage};
 use wb_port::{
     ChecksumState, PortError, QueuePair, RxFrame, RxQueue, StampSource, TxQueue, prefetch,
+    worker_loop::{POLL_INTERVAL_NS, RETRY_NS},
 };
 use wb_tcp::{
     Behaviour, Cause, Checksum, Config, ConfigError, Counters, Exchange, FrameSink,
@@ -24,12 +25,9 @@ use crate::shared::{LiveTimes, LoadSlot, LoadSnapshot};
 use crate::sink::Sink;
 use crate::{Clock, LoadControl, LoadSpec};
 
-/// Longest wait between checks of the flags, in ns.
-const POLL_INTERVAL_NS: u64 = 10_000_000;
 /// Interval between two snapshots while idle, in ns.
 const IDLE_TICK_NS: u64 = 100_000_000;
-/// Interval between retries while the link is down or the device full, in ns.
-const RETRY_NS: u64 = 1_000_000;
+/// First wait while the device is full, in ns.
 const FULL_NS: u64 = 10_000;
 /// A stall of this length may make any connection fail, in ns: the time limits of the peer are unknown.
 const LONG_AWAY_NS: u64 = 100_000_000;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use wb_model::lateness::Lateness;
 use wb_port::offload::ReceiveOffload;
-use wb_port::{PortError, RxCounters, StampSource, TxCounters};
+use wb_port::{PortError, RxCounters, StampSource, TxCounters, worker_loop::RETRY_NS};
 
 use crate::control::ShownFlows;
 use crate::sender::OffloadedSender;
@@ -17,8 +17,6 @@ use crate::{
 
 /// Interval between checks of the session's signals.
 const LOOK_NS: u64 = 1_000_000;
-/// Interval between retries while the link is down.
-const RETRY_NS: u64 = 1_000_000;
 /// Clock comparisons; the quickest one counts.
 const LOOKS: usize = 32;
 

@@ -8,28 +8,25 @@ use std::time::Duration;
 
 use wb_measure::Counters;
 use wb_model::lateness::{Lateness, Turns};
-use wb_port::{PortError, QueuePair, RxCounters, RxQueue, TxCounters, TxQueue};
+use wb_port::{
+    PortError, QueuePair, RxCounters, RxQueue, TxCounters, TxQueue,
+    worker_loop::{LAST_FRAMES, POLL_INTERVAL_NS, RETRY_NS},
+};
 
 use crate::{
     Clock, CounterValues, Receiver, ReceiverOutcome, Sender, SenderOutcome, SharedCounters,
     TrafficControl, control::ShownFlows, sender::Progress,
 };
 
-/// Maximum wake-up delay of a sleep: a sender is awake this long before a departure.
-const AWAKE_NS: u64 = 60_000;
-/// Longest wait between checks of the flags.
-const POLL_INTERVAL_NS: u64 = 10_000_000;
-/// Interval between retries while the link is down.
-const RETRY_NS: u64 = 1_000_000;
+/// Maximum wake-up delay of a sleep: a worker is awake this long before a departure.
+pub(crate) const AWAKE_NS: u64 = 60_000;
 /// Counters are published after this number of frames, and before every wait.
 const PUBLISH_FRAMES: usize = 1024;
-/// Maximum interval between updates of the counters.
-const PUBLISH_NS: u64 = 1_000_000;
+/// Maximum interval between updates of the counters; also updated before every sleep.
+pub(crate) const PUBLISH_NS: u64 = 1_000_000;
 /// Frames received per turn if a departure may be due.
 const RECEIVE_BETWEEN: usize = 64;
 const RECEIVE_ALONE: usize = 256;
-/// Maximum number of frames read after the finish if no timestamp shows which arrived before; more than any ring holds.
-const LAST_FRAMES: usize = 1 << 25;
 
 /// Halves of one worker. Either may be missing.
 pub struct Worker {

@@ -18,6 +18,9 @@ use wb_traffic::DeviceOutcome;
 
 use crate::{End, StartError, bell::Alarm, ports::OpenPort};
 
+/// Time between the start order and the first frame or connection, for all workers to be ready, in ns.
+pub(crate) const LEAD_NS: u64 = 30_000_000;
+
 /// Way to stop an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {

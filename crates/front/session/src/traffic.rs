@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
-    time::Duration,
 };
 
 use wb_machine::clock::wall_ns;
@@ -23,7 +22,7 @@ use wb_traffic::{
 use crate::{
     StartError, SystemClock,
     clock::wall_of_start,
-    engine::{Ended, Engine, EngineState, Launch, Sample, Settled, Stop},
+    engine::{Ended, Engine, EngineState, LEAD_NS, Launch, Sample, Settled, Stop},
     ports::{
         AnyQueue, OpenPort, Sharing, Use, find_wire, open_live, open_virtual, open_wire_as,
         packet_options,
@@ -172,8 +171,6 @@ fn open_ports(
     Ok(ports)
 }
 
-/// Time between the start order and the first frame, for all workers to be ready.
-const LEAD: Duration = Duration::from_millis(30);
 /// A worker with its port.
 struct WorkerSlot {
     port: usize,
@@ -496,7 +493,7 @@ impl Engine for Traffic {
     }
 
     fn lead_ns(&self) -> u64 {
-        LEAD.as_nanos() as u64
+        LEAD_NS
     }
 
     fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {

@@ -22,6 +22,7 @@ pub mod fault;
 pub mod file;
 pub mod memory;
 pub mod offload;
+pub mod worker_loop;
 
 mod error;
 mod facts;

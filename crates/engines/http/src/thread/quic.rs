@@ -328,23 +328,20 @@ impl HttpThread<'_> {
     }
 
     #[cold]
-    fn request_failed(&mut self, mut pending: PendingStream, why: StreamFailure) {
-        let cause = match why {
+    fn request_failed(&mut self, pending: PendingStream, why: StreamFailure) {
+        let (cause, again) = match why {
             StreamFailure::Reset(code) => {
                 count_name(&mut self.out.http3.resets, frame::code_name(code));
-                if code == frame::code::REQUEST_REJECTED {
-                    return self.put_back(pending, FailureCause::StreamReset);
-                }
-                FailureCause::StreamReset
+                let rejected = code == frame::code::REQUEST_REJECTED;
+                (FailureCause::StreamReset, rejected)
             }
-            StreamFailure::Unprocessed => return self.put_back(pending, FailureCause::Unprocessed),
+            StreamFailure::Unprocessed => (FailureCause::Unprocessed, true),
             StreamFailure::Malformed(what) => {
                 self.record_first_complaint(|| format!("malformed HTTP/3 response: {what}"));
-                FailureCause::Malformed
+                (FailureCause::Malformed, false)
             }
         };
-        self.count_failed_request(pending.asked, cause);
-        self.keep_spare(pending.kept.take());
+        self.end_failed_stream(pending, cause, again);
     }
 
     /// Handles the loss of the connection reported by QUIC.

@@ -241,21 +241,33 @@ impl HttpThread<'_> {
     }
 
     #[cold]
-    fn stream_failed(&mut self, mut pending: PendingStream, why: FailureReason) {
-        let cause = match why {
+    fn stream_failed(&mut self, pending: PendingStream, why: FailureReason) {
+        let (cause, again) = match why {
             FailureReason::Reset(code) => {
                 count_name(&mut self.out.http2.resets, frame::code_name(code));
-                if code == frame::code::REFUSED_STREAM {
-                    return self.put_back(pending, FailureCause::StreamReset);
-                }
-                FailureCause::StreamReset
+                let refused = code == frame::code::REFUSED_STREAM;
+                (FailureCause::StreamReset, refused)
             }
-            FailureReason::Unprocessed => return self.put_back(pending, FailureCause::Unprocessed),
+            FailureReason::Unprocessed => (FailureCause::Unprocessed, true),
             FailureReason::Malformed(what) => {
                 self.record_first_complaint(|| format!("malformed HTTP/2 response: {what}"));
-                FailureCause::Malformed
+                (FailureCause::Malformed, false)
             }
         };
+        self.end_failed_stream(pending, cause, again);
+    }
+
+    /// Puts the request of a failed stream back if it may be sent `again`, or counts the failure.
+    #[cold]
+    pub(super) fn end_failed_stream(
+        &mut self,
+        mut pending: PendingStream,
+        cause: FailureCause,
+        again: bool,
+    ) {
+        if again {
+            return self.put_back(pending, cause);
+        }
         self.count_failed_request(pending.asked, cause);
         self.keep_spare(pending.kept.take());
     }

@@ -37,12 +37,9 @@ pub use offload::{DeviceOffload, LoadedPort, TableLoader, build_program as devic
 pub use outcome::DeviceOutcome;
 pub use sender::device_sender;
 
-use crate::{Clock, TrafficControl};
+use wb_port::worker_loop::POLL_INTERVAL_NS;
 
-/// Maximum wake-up delay of a sleep: a worker is awake this long before a departure.
-const AWAKE_NS: u64 = 60_000;
-/// Longest wait between checks of the flags.
-const POLL_INTERVAL_NS: u64 = 10_000_000;
+use crate::{Clock, TrafficControl, worker::AWAKE_NS};
 
 /// Request of a device after its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

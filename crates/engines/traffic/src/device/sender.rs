@@ -6,22 +6,19 @@ use std::sync::atomic::Ordering;
 use wb_model::device::{DeviceConfig, TimeForm};
 use wb_model::lateness::{Lateness, Turns};
 use wb_pktgen_device::{DeviceTime, Walker};
-use wb_port::{PortError, QueuePair, RxQueue, Slot, TxCounters, TxQueue};
+use wb_port::{PortError, QueuePair, RxQueue, Slot, TxCounters, TxQueue, worker_loop::RETRY_NS};
 
 use super::offload::{OffloadTurn, SOON_NS};
-use super::{
-    AWAKE_NS, DeviceEnd, DeviceHandle, DeviceNext, DeviceOffload, DeviceOutcome, DeviceTurn,
+use super::{DeviceEnd, DeviceHandle, DeviceNext, DeviceOffload, DeviceOutcome, DeviceTurn};
+use crate::{
+    Clock, CounterValues, TrafficControl,
+    worker::{AWAKE_NS, PUBLISH_NS},
 };
-use crate::{Clock, CounterValues, TrafficControl};
 
 /// Time for frames in flight after the end, and for late calls after the duration.
 const FLIGHT_NS: u64 = 20_000_000;
-/// Interval between checks for the start.
-const RETRY_NS: u64 = 1_000_000;
 /// Clock comparisons before a turn of the port; the quickest one counts.
 const LOOKS: usize = 4;
-/// Interval between progress updates; also updated before every sleep.
-const PUBLISH_NS: u64 = 1_000_000;
 
 /// Places a device on a queue pair, for [`run_devices`](super::run_devices). Frames that the queue cannot hold end the
 /// device with a fault. With an `offload` that was loaded with the same walk, the port sends as long as it can.

@@ -7,29 +7,23 @@ use wb_model::lateness::{Lateness, Turns};
 use wb_pktgen_device::{CpuStatistics, DeviceTime, Mode, classify_pktgen};
 use wb_port::{
     PortError, QueuePair, RxCounters, RxFrame, RxQueue, StampSource, TxCounters, TxQueue,
+    worker_loop::{LAST_FRAMES, POLL_INTERVAL, POLL_INTERVAL_NS},
 };
 use wb_wire::{PktgenTag, PktgenTime};
 
 use super::sequence::Repetitions;
 use super::{WatchExtras, WatchHandle, WatchSettings};
 use crate::receiver::{SOURCES, source_index, tells_arrival};
-use crate::{Clock, CounterValues, ReceiverOutcome, WorkerOutcome};
+use crate::{Clock, CounterValues, ReceiverOutcome, WorkerOutcome, worker::PUBLISH_NS};
 
 /// Frames per batch.
 const RECEIVE: usize = 256;
-/// Longest wait between checks of the flags.
-const POLL_INTERVAL: Duration = Duration::from_nanos(POLL_INTERVAL_NS);
-const POLL_INTERVAL_NS: u64 = 10_000_000;
-/// Interval between updates of the results; also updated before every wait.
-const PUBLISH_NS: u64 = 1_000_000;
 /// Percentiles take some microseconds to compute, so they are updated less often.
 const SUMMARIZE_NS: u64 = 100_000_000;
 /// Maximum deviation of the clock offset from the one in use.
 const DRIFT_NS: u64 = 1000;
 /// Reading both clocks takes about 100 ns; a longer reading was interrupted.
 const READING_NS: u64 = 2000;
-/// Maximum number of frames read after the stop if no timestamp shows which arrived before; more than any ring holds.
-const LAST_FRAMES: usize = 1 << 25;
 
 /// Results of a watcher.
 #[derive(Debug)]

@@ -6,7 +6,6 @@ use std::{
     os::fd::BorrowedFd,
     path::Path,
     sync::{Arc, atomic::Ordering},
-    time::Duration,
 };
 
 use rustix::time::{ClockId, clock_gettime};
@@ -23,14 +22,12 @@ use wb_port::QueuePair;
 use super::{JobSlot, control::ControlPoint, report};
 use crate::{
     StartError, Steering, SystemClock,
-    engine::{DeviceCounters, Ended, Engine, EngineState, Launch, Sample, Settled, Stop},
+    engine::{DeviceCounters, Ended, Engine, EngineState, LEAD_NS, Launch, Sample, Settled, Stop},
     ports::OpenPort,
     steering::steered,
     workers::{LastOutlineRequest, OnQueue, Workers},
 };
 
-/// Time between the start order and the first connection, for all workers to be ready.
-const LEAD: Duration = Duration::from_millis(30);
 /// Time that servers continue for frames that are in flight, as trials do by default, in ns.
 const RESIDUE_NS: u64 = 200_000_000;
 /// Outcome of a worker, its CPU time in ns, and its queue pair. No queue of a port is closed while other queues are in
@@ -239,7 +236,7 @@ impl Engine for Loads {
     }
 
     fn lead_ns(&self) -> u64 {
-        LEAD.as_nanos() as u64
+        LEAD_NS
     }
 
     fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {

@@ -10,10 +10,7 @@ use wb_model::{
     units::Span,
 };
 
-use super::{
-    super::shape::{TrialAmount, TrialShape},
-    LONGEST_DRAIN,
-};
+use super::{super::shape::TrialShape, add_load, own_load};
 
 /// Adds the queries to a trial. A burst has no seconds.
 pub(in super::super) fn add_queries(
@@ -22,18 +19,14 @@ pub(in super::super) fn add_queries(
     suite: &SuitePlan,
     shape: &TrialShape,
 ) {
-    if matches!(shape.amount, TrialAmount::Burst(_)) {
-        return;
-    }
-    let Some(mut load) = suite.management_load(base) else {
-        return;
-    };
-    // Seconds are those of the trial: they begin with the first frame that counts.
-    let lead = Span(shape.lead_time());
-    (load.shape.wait, load.shape.ramp) = (lead, lead);
-    load.shape.duration = Span(shape.duration);
-    load.shape.drain = Span(shape.drain.min(LONGEST_DRAIN));
-    plan.loads.push(load);
+    add_load(plan, shape, || {
+        let mut load = suite.management_load(base)?;
+        // Seconds are those of the trial: they begin with the first frame that counts.
+        let lead = Span(shape.lead_time());
+        (load.shape.wait, load.shape.ramp) = (lead, lead);
+        load.shape.duration = Span(shape.duration);
+        Some(load)
+    });
 }
 
 /// Returns true if this modifier added the load.
@@ -43,9 +36,7 @@ pub(in super::super) fn is_ours(load: &LoadJob) -> bool {
 
 /// Results of a trial's queries.
 pub(in super::super) fn read(report: &Report) -> Option<Queries> {
-    report.plan.loads.iter().find(|load| is_ours(load))?;
-    let jobs = &report.load.as_ref()?.jobs;
-    let job = jobs.iter().find(|job| job.name == MANAGEMENT)?;
+    let job = own_load(report, is_ours)?;
     let errors = job.counters.get("snmp_errors").copied().unwrap_or(0);
     let totals = &job.totals;
     Some(Queries {

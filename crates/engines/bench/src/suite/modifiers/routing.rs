@@ -8,10 +8,7 @@ use wb_model::{
     units::Span,
 };
 
-use super::{
-    super::shape::{TrialAmount, TrialShape},
-    LONGEST_DRAIN,
-};
+use super::{super::shape::TrialShape, add_load, own_load};
 
 /// Adds the updates to a trial. A burst is over before a table has changed.
 pub(in super::super) fn add_updates(
@@ -20,15 +17,11 @@ pub(in super::super) fn add_updates(
     suite: &SuitePlan,
     shape: &TrialShape,
 ) {
-    if matches!(shape.amount, TrialAmount::Burst(_)) {
-        return;
-    }
-    let Some(mut load) = suite.routing_load(base) else {
-        return;
-    };
-    load.shape.duration = Span(shape.lead_time() + shape.duration);
-    load.shape.drain = Span(shape.drain.min(LONGEST_DRAIN));
-    plan.loads.push(load);
+    add_load(plan, shape, || {
+        let mut load = suite.routing_load(base)?;
+        load.shape.duration = Span(shape.lead_time() + shape.duration);
+        Some(load)
+    });
 }
 
 /// Starts a trial with the other table than the previous trial, which may have had only one update.
@@ -45,10 +38,7 @@ pub(in super::super) fn is_ours(load: &LoadJob) -> bool {
 
 /// Number of updates in a trial.
 pub(in super::super) fn read(report: &Report) -> Option<u64> {
-    report.plan.loads.iter().find(|load| is_ours(load))?;
-    let jobs = &report.load.as_ref()?.jobs;
-    let job = jobs.iter().find(|job| job.name == ROUTING)?;
-    Some(job.totals.requests)
+    own_load(report, is_ours).map(|job| job.totals.requests)
 }
 
 /// Sums the updates of all trials of a result.
