@@ -434,7 +434,8 @@ fn same_times(text: &str, id: &str, summary: &Value) {
 
 #[test]
 fn the_last_figures_of_a_load_are_those_of_its_report() {
-    let words = "load -q --client memory:ml --server memory:ml --cps 300 --allow-unsent --duration 1s";
+    let words =
+        "load -q --client memory:ml --server memory:ml --cps 300 --allow-unsent --duration 1s";
     let (text, report) = ended(&words.split(' ').collect::<Vec<_>>());
     same(&text, &report["totals"], "wirebench_");
     let client = &report["load"]["jobs"][0];
