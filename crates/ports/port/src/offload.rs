@@ -58,7 +58,10 @@ pub enum Refusal {
         interface: String,
     },
     /// There are more senders than queues.
-    #[error("{senders} {what} share {room} queues and would block each other's frames")]
+    #[error(
+        "{senders} {what} share {room} queue{} and would block each other's frames",
+        if *room == 1 { "" } else { "s" }
+    )]
     Crowded {
         /// Number of senders.
         senders: u32,

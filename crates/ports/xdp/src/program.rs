@@ -84,7 +84,7 @@ pub(crate) fn abilities(interface: &Interface) -> Result<Abilities, Failure> {
 /// Error for an interface with another user's program.
 pub(crate) fn occupied(interface: &Interface, id: Option<u32>) -> Failure {
     let which = id
-        .map(|id| format!(" (id {id}, see `bpftool prog show id {id}`)"))
+        .map(|id| format!(" (ID {id}, see `bpftool prog show id {id}`)"))
         .unwrap_or_default();
     port_errors::unsupported(
         interface,

@@ -369,7 +369,7 @@ fn what_is_printed_beside_a_file_never_costs_the_file_a_frame() {
             .lines()
             .find_map(|l| {
                 l.strip_prefix("# wirebench: ")?
-                    .split_once(" of the frames were not")
+                    .split_once(" frames were not printed")
             })
             .map_or(0, |(n, _)| n.parse().unwrap());
         if reads {

@@ -318,7 +318,7 @@ fn frames_longer_than_their_memory_are_dropped_and_counted() {
     assert_eq!(kept.counter("rx_dropped"), 1_000, "{kept:?}");
     assert_eq!(kept.counter("rx_ring_full"), 0, "{kept:?}");
     assert!(
-        kept.said.contains("more than 1792 bytes are dropped"),
+        kept.said.contains("longer than 1792 bytes are dropped"),
         "{}",
         kept.said
     );

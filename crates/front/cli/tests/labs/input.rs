@@ -75,11 +75,11 @@ fn what_needs_no_interface() {
         (&["load", "/dev/zero"], &["/dev/zero", "1 MiB"]),
         (
             &["bench", "lb", "/dev/zero"],
-            &["/dev/zero", "larger than 16 MiB"],
+            &["/dev/zero", "larger than the limit of 16 MiB"],
         ),
         (
             &["bench", "rfc2544", "/dev/zero"],
-            &["/dev/zero", "larger than 16 MiB"],
+            &["/dev/zero", "larger than the limit of 16 MiB"],
         ),
         (
             &["read", "-F", "/dev/zero", LINKS],

@@ -103,7 +103,10 @@ fn icmp_messages_of_a_router_are_heard() {
     assert_eq!(job_total(client, "failed_connections"), 0, "{client}");
     assert_eq!(job_total(client, "responses"), 50, "{client}");
     let warnings = report["warnings"].to_string();
-    assert!(warnings.contains("an MTU of 1300 bytes"), "{warnings}");
+    assert!(
+        warnings.contains("the path MTU is 1300 bytes"),
+        "{warnings}"
+    );
 
     inside(&dut, &["ip", "route", "add", "unreachable", "198.19.9.9"]);
     inside(&dut, &["sysctl", "-qw", "net.ipv4.icmp_ratelimit=0"]);

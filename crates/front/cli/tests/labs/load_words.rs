@@ -208,12 +208,12 @@ fn a_control_socket_of_another_user_is_said_to_want_permission() {
     };
     let said = told(&path);
     assert!(
-        said.contains("no permission") && !said.contains("nobody listens"),
+        said.contains("permission denied") && !said.contains("start a load"),
         "{said}"
     );
     let said = told(&dir.path().join("nothing"));
     assert!(
-        said.contains("nobody listens") && !said.contains("permission"),
+        said.contains("start a load") && !said.contains("permission"),
         "{said}"
     );
 }

@@ -206,7 +206,7 @@ fn a_criterion_that_fails_is_named() {
     assert_eq!(output.status.code(), Some(1), "{}", report["reason"]);
     assert_eq!(
         report["reason"],
-        "did not hold: traffic.loss<=0%, probe.netdev.db.tx_packets<=1"
+        "criteria not met: traffic.loss<=0%, probe.netdev.db.tx_packets<=1"
     );
 }
 

@@ -395,7 +395,7 @@ fn a_taken_queue_and_a_taken_hook_are_named() {
     drop(first);
     let first = lab.open_a(&receiving()).unwrap();
     let message = lab.open_a(&receiving()).err().unwrap().to_string();
-    assert!(message.contains("another XDP program (id "), "{message}");
+    assert!(message.contains("another XDP program (ID "), "{message}");
     assert!(message.contains("ip link set dev a0 xdp off"), "{message}");
     drop(first);
     // The queue of a closed socket counts as in use for a moment; opening waits for it.

@@ -408,7 +408,7 @@ fn doctor_fails_for_a_problem_and_describes_the_machine() {
     );
     let refused = json(0)["findings"].to_string();
     assert!(
-        refused.contains("the driver refuses a program (veth: Peer MTU"),
+        refused.contains("the driver refuses XDP programs (veth: Peer MTU"),
         "{refused}"
     );
     ip("link set a0 down");

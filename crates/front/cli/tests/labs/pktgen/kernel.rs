@@ -118,6 +118,6 @@ fn devices_at_a_link_of_one_queue_do_not_refuse_each_others_packets() {
     let because = report["ports"][0]["chosen_because"]
         .as_str()
         .expect("a reason");
-    assert!(because.contains("2 devices have 1 of its"), "{because}");
+    assert!(because.contains("2 devices share 1 queue"), "{because}");
     assert_eq!(report["totals"]["refused_frames"], 0, "{report}");
 }
