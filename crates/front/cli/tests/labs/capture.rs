@@ -375,7 +375,7 @@ fn vlan_tags_are_where_they_were() {
         for back_end in ["packet", "xdp"] {
             let file = path(&dir, "trace.pcapng");
             let b = format!("{back_end}:{}", lab.b0());
-            let mut command = kit::capture(&["-q", "-i", &b, "--json", "-w", &file, filter]);
+            let command = kit::capture(&["-q", "-i", &b, "--json", "-w", &file, filter]);
 
             let capture = Capture::of(&dir, command);
             send(&lab, 200, &["--vlan", vlan, "--size", "128"]);
@@ -413,7 +413,7 @@ fn a_filter_sees_frames_without_their_outer_tag() {
     ] {
         for back_end in ["packet", "xdp"] {
             let b = format!("{back_end}:{}", lab.b0());
-            let mut command = kit::capture(&["-q", "-i", &b, "--json", "--count", &filter]);
+            let command = kit::capture(&["-q", "-i", &b, "--json", "--count", &filter]);
             // Excludes frames of the host.
             let filter = format!("ether[12:2] != 0x86dd and ({filter})");
 
@@ -436,7 +436,7 @@ fn an_xdp_program_in_front_is_named() {
     let dir = TempDir::new().unwrap();
     let b = format!("packet:{}", lab.b0());
     let capture = || {
-        let mut command = kit::capture(&["-q", "-i", &b, "--count", "--json", FILTER]);
+        let command = kit::capture(&["-q", "-i", &b, "--count", "--json", FILTER]);
 
         Capture::of(&dir, command)
     };

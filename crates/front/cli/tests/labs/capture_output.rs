@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use wb_pcapng::{CaptureReader, Event};
 use wb_wire::Tag;
 
-use crate::kit::{self, Lab, Running, eventually, listening, privileged, run, system, wirebench};
+use crate::kit::{self, Lab, Running, eventually, listening, privileged, run, system};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use wb_pcapng::{CaptureReader, Event};
 use wb_wire::Tag;
 
-use crate::kit::{self, Lab, Running, listening, privileged, run, system, total, wirebench};
+use crate::kit::{self, Lab, Running, listening, privileged, run, system, total};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The block timer of a ring expires at an arbitrary time, and may close a block within a burst.
