@@ -622,10 +622,9 @@ mod tests {
                     continue;
                 };
                 let texts: &[&str] = match value {
-                    "TIME" | "INTERVAL" => &["200ms"],
+                    "TIME" | "INTERVAL" => &["5", "0.5", "200ms"],
                     "N" | "COUNT" | "FRAMES" | "PPS" | "LOAD" => &["5", "2k", "1.5m"],
-                    "BITS" => &["5", "2k", "1.5m"],
-                    "RATE" | "RATES" => &["100kpps"],
+                    "RATE" | "RATES" | "BITS" => &["5", "2k", "1.5m"],
                     _ if is_time(arg) => {
                         wrong.push(format!("{name}: {arg}: a time, so TIME"));
                         continue;
