@@ -326,7 +326,7 @@ mod tests {
             (s.vlan.len(), s.vary.len(), s.flows, s.tos),
             (2, 1, Some(3000), 16)
         );
-        for text in ["size", "nope=1", "rate=10", "flows=x"] {
+        for text in ["size", "nope=1", "rate=10x", "flows=x"] {
             assert!(overlay(&Stream::default(), text).is_err(), "{text}");
         }
     }

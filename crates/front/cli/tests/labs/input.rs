@@ -43,7 +43,7 @@ fn what_needs_no_interface() {
             &["minimum is 76"],
         ),
         (&["tx", "-i", out, "--size", "64", "-6"], &["minimum is 84"]),
-        (&["tx", "-i", out, "--rate", "10"], &["kpps"]),
+        (&["tx", "-i", out, "--rate", "10x"], &["kpps"]),
         (&["tx", "-i", out, "--rate", "5%", "--count", "1"], &["pps"]),
         (&["tx", "-i", out, "--vary", "nope=inc:1-2"], &["sport"]),
         (
