@@ -173,7 +173,7 @@ pub(crate) fn lossy() -> Report {
         schema: REPORT_SCHEMA.into(),
         kind: "trial".into(),
         verdict: Verdict::Fail,
-        reason: "loss<=0.1% did not hold: 0.2 % of the offered frames were lost.".into(),
+        reason: "criteria not met: loss<=0.1%".into(),
         limited_by: "the plan: the rate that was asked for was reached".into(),
         started: "2026-01-02T03:04:05Z".into(),
         elapsed_ns: 5_213_000_000,

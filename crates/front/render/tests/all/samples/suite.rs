@@ -456,7 +456,7 @@ pub(crate) fn report(results: Vec<SuiteResult>) -> Report {
     report.schema = REPORT_SCHEMA.into();
     report.kind = "rfc2544".into();
     report.verdict = Verdict::Pass;
-    report.reason = "all tests were made".into();
+    report.reason = "all tests completed".into();
     report.limited_by = "the device: throughput".into();
     report.jobs.clear();
     report.flows.clear();
