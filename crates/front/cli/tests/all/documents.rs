@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
+use crate::document_blocks::{blocks, documents, place_files, script};
 
 /// Lines that are not checked: document, part of the line, reason. Each entry has to match at least one line.
 const EXCLUDED: &[(&str, &str, &str)] = &[(
@@ -13,16 +13,6 @@ const EXCLUDED: &[(&str, &str, &str)] = &[(
     "udp prot 7",
     "shows how a wrong filter is refused",
 )];
-
-/// Files that command lines name, made of examples so that plans can be read.
-const FILES: &[(&str, &str)] = &[
-    ("plan.toml", "examples/pair.toml"),
-    ("mix.toml", "examples/mix.toml"),
-    ("lb.toml", "examples/bench/lb.toml"),
-    ("forwarding.toml", "examples/bench/rfc2544.toml"),
-    ("client.conf", "examples/dperf/01-http-cps-client.conf"),
-    ("server.conf", "examples/dperf/02-http-cps-server.conf"),
-];
 
 /// Commands that print their plan instead of running it.
 const PLANNED: &[&str] = &[
@@ -47,98 +37,6 @@ const NO_PLAN: &[&str] = &[
 
 /// Options of `pktgen run` that take a value in the next word.
 const PKTGEN_VALUES: &[&str] = &["--netns", "--driver", "--time", "--pgrx", "--report"];
-
-/// A block of code of a document: its language and its lines.
-struct Block {
-    language: String,
-    first_line: usize,
-    lines: Vec<String>,
-}
-
-/// Fenced blocks, and blocks indented by four columns more than the text around them.
-fn blocks(text: &str) -> Vec<Block> {
-    let mut found: Vec<Block> = Vec::new();
-    let mut fence: Option<usize> = None;
-    let mut after_blank = true;
-    let mut in_indented = false;
-    let mut item_indent = 0;
-    for (number, line) in text.lines().enumerate() {
-        let indent = line.len() - line.trim_start().len();
-        let body = line.trim_start();
-        if let Some(width) = fence {
-            if body.starts_with("```") {
-                fence = None;
-            } else if let Some(block) = found.last_mut() {
-                block
-                    .lines
-                    .push(line.get(width.min(indent)..).unwrap_or(line).to_owned());
-            }
-        } else if let Some(language) = body.strip_prefix("```") {
-            fence = Some(indent);
-            in_indented = false;
-            found.push(Block {
-                language: language.trim().to_owned(),
-                first_line: number + 2,
-                lines: Vec::new(),
-            });
-        } else if body.is_empty() {
-            after_blank = true;
-            continue;
-        } else if indent >= item_indent + 4 && (after_blank || in_indented) {
-            if !in_indented {
-                found.push(Block {
-                    language: String::new(),
-                    first_line: number + 1,
-                    lines: Vec::new(),
-                });
-            }
-            in_indented = true;
-            if let Some(block) = found.last_mut() {
-                block.lines.push(line[item_indent + 4..].to_owned());
-            }
-        } else {
-            in_indented = false;
-            let numbered = body
-                .split_once(". ")
-                .is_some_and(|(n, _)| n.parse::<u32>().is_ok());
-            if body.starts_with("- ") || numbered {
-                item_indent = indent + body.find(' ').map_or(0, |at| at + 1);
-            } else if indent == 0 {
-                item_indent = 0;
-            }
-        }
-        after_blank = false;
-    }
-    found
-}
-
-/// Lines of a block to type: all lines of a shell block, the lines after a prompt, or those that begin with a command.
-fn script(block: &Block) -> String {
-    let prompted = block.lines.iter().any(|l| l.starts_with("$ "));
-    let mut script = String::new();
-    let mut continues = false;
-    for line in block.lines.iter().map(String::as_str) {
-        let typed = if block.language == "sh" {
-            Some(line)
-        } else if !block.language.is_empty() && block.language != "console" {
-            None
-        } else if prompted {
-            line.strip_prefix("$ ")
-                .or_else(|| line.strip_prefix("> "))
-                .or(continues.then_some(line))
-        } else {
-            (continues || line.starts_with("wirebench ")).then_some(line)
-        };
-        if let Some(typed) = typed {
-            continues = typed.trim_end().ends_with('\\');
-            script.push_str(typed);
-            script.push('\n');
-        } else {
-            continues = false;
-        }
-    }
-    script
-}
 
 /// Simple commands of a script, each as its words without redirections.
 fn commands(script: &str) -> Vec<Vec<String>> {
@@ -306,29 +204,10 @@ fn unreadable(script: &str) -> Option<String> {
     (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// README.md and docs/*.md, sorted by name.
-fn documents() -> Vec<std::path::PathBuf> {
-    let mut all: Vec<_> = std::fs::read_dir(Path::new(ROOT).join("docs"))
-        .expect("docs")
-        .map(|entry| entry.expect("an entry").path())
-        .filter(|path| path.extension().is_some_and(|e| e == "md"))
-        .collect();
-    all.push(Path::new(ROOT).join("README.md"));
-    all.sort();
-    all
-}
-
 #[test]
 fn every_command_line_of_the_documents_can_be_typed() {
     let folder = tempfile::TempDir::new().unwrap();
-    std::os::unix::fs::symlink(
-        Path::new(ROOT).join("examples"),
-        folder.path().join("examples"),
-    )
-    .unwrap();
-    for (name, from) in FILES {
-        std::fs::copy(Path::new(ROOT).join(from), folder.path().join(name)).unwrap();
-    }
+    place_files(folder.path());
     let mut wrong = Vec::new();
     let mut unused: Vec<_> = EXCLUDED.iter().collect();
     let mut checked = 0;

@@ -11,6 +11,9 @@ mod capture;
 mod capture_lines;
 mod capture_output;
 mod capture_port;
+#[path = "../all/document_blocks.rs"]
+mod document_blocks;
+mod documents;
 mod faults;
 mod hostile;
 mod http;
