@@ -235,7 +235,7 @@ impl Metric {
 
 /// Value to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
+pub enum CriterionLimit {
     /// Share from 0 to 1.
     Share(Rational),
     /// Duration.
@@ -244,7 +244,7 @@ pub enum Limit {
     Number(Rational),
 }
 
-impl Limit {
+impl CriterionLimit {
     /// Returns the limit as a number: share of 1, nanoseconds, or count.
     #[must_use]
     #[allow(clippy::cast_precision_loss)]
@@ -278,13 +278,13 @@ pub struct Criterion {
     /// Required side of the limit.
     pub bound: Bound,
     /// Limit.
-    pub limit: Limit,
+    pub limit: CriterionLimit,
 }
 
 impl Criterion {
     /// Creates a criterion for all jobs that measure the metric.
     #[must_use]
-    pub const fn at_most(metric: Metric, limit: Limit) -> Self {
+    pub const fn at_most(metric: Metric, limit: CriterionLimit) -> Self {
         Self {
             kind: None,
             job: None,
@@ -325,25 +325,31 @@ pub fn parse_share(text: &str) -> Result<Rational, ParseUnitError> {
 }
 
 /// Parses a load as a limit: a number, a rate of whole frames or bits, or a share of the line rate.
-fn load(text: &str) -> Option<(Counted, Limit)> {
-    let whole = |n: Rational| (n.denominator() == 1).then_some(Limit::Number(n));
+fn load(text: &str) -> Option<(Counted, CriterionLimit)> {
+    let whole = |n: Rational| (n.denominator() == 1).then_some(CriterionLimit::Number(n));
     if let Ok(number) = parse_count(text) {
-        return Some((Counted::Number, Limit::Number(Rational::whole(number))));
+        return Some((
+            Counted::Number,
+            CriterionLimit::Number(Rational::whole(number)),
+        ));
     }
     match text.parse().ok()? {
         Rate::Max => None,
         Rate::Pps(n) => Some((Counted::Number, whole(n)?)),
         Rate::L1(n) => Some((Counted::L1, whole(n)?)),
         Rate::L2(n) => Some((Counted::L2, whole(n)?)),
-        Rate::Percent(_) => Some((Counted::OfLine, Limit::Share(parse_share(text).ok()?))),
+        Rate::Percent(_) => Some((
+            Counted::OfLine,
+            CriterionLimit::Share(parse_share(text).ok()?),
+        )),
     }
 }
 
 /// Parses the limit of a time, which needs a unit: `p99<=500` would otherwise mean 500 seconds and always pass.
-fn time(text: &str) -> Option<Limit> {
+fn time(text: &str) -> Option<CriterionLimit> {
     let unit = text.contains(|c: char| c.is_alphabetic());
     let limit = text.parse().ok()?;
-    (unit || limit == Span::default()).then_some(Limit::Time(limit))
+    (unit || limit == Span::default()).then_some(CriterionLimit::Time(limit))
 }
 
 /// Results of the tests of a suite.
@@ -397,7 +403,7 @@ impl FromStr for Criterion {
             .find_map(|(sign, bound)| text.split_once(sign).map(|(n, l)| (n.trim(), bound, l)))
             .ok_or_else(|| error("METRIC<=LIMIT or METRIC>=LIMIT, such as loss<=0.1%"))?;
         let number = |limit: &str| {
-            let number = parse_count(limit).map(|n| Limit::Number(Rational::whole(n)));
+            let number = parse_count(limit).map(|n| CriterionLimit::Number(Rational::whole(n)));
             number.map_err(|_| error("expected a whole number as its limit: 0, 20k, 1.5m"))
         };
         let probe = format!("{}.", JobKind::Probe.name());
@@ -436,12 +442,12 @@ impl FromStr for Criterion {
                 limit
             }
             Unit::Share => parse_share(limit)
-                .map(Limit::Share)
+                .map(CriterionLimit::Share)
                 .map_err(|_| error("expected a share as its limit: 0, 0.1%, 0.001"))?,
             Unit::Time => time(limit)
                 .ok_or_else(|| error("expected a time with a unit as its limit: 500us, 2ms"))?,
             Unit::Number if metric.is_per_second() => parse_number(limit)
-                .map(Limit::Number)
+                .map(CriterionLimit::Number)
                 .map_err(|_| error("expected a number as its limit: 0.5, 20k, 1.5m"))?,
             Unit::Number => number(limit)?,
         };
@@ -493,12 +499,12 @@ impl fmt::Display for Criterion {
         };
         write!(f, "{}{sign}", self.metric)?;
         match self.limit {
-            Limit::Share(s) => match s.times(Rational::whole(100)) {
+            CriterionLimit::Share(s) => match s.times(Rational::whole(100)) {
                 Some(percent) => write!(f, "{percent}%"),
                 None => write!(f, "{s}"),
             },
-            Limit::Time(t) => t.fmt(f),
-            Limit::Number(n) => write!(f, "{n}{}", self.metric.unit()),
+            CriterionLimit::Time(t) => t.fmt(f),
+            CriterionLimit::Number(n) => write!(f, "{n}{}", self.metric.unit()),
         }
     }
 }
