@@ -114,7 +114,7 @@ fn working_lines(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// All sources but those of tests and examples: place under `crates`, text.
-fn sources() -> Vec<(String, String)> {
+pub(crate) fn sources() -> Vec<(String, String)> {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../crates");
     let mut folders = vec![PathBuf::from(root)];
     let mut found = Vec::new();
