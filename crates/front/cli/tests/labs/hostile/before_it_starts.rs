@@ -86,7 +86,7 @@ fn options_that_would_do_nothing() {
         &[
             "lab", "up", "impair", "--as", "never", "--delay", "1ms", "--jitter", "2ms",
         ],
-        &["--jitter 2ms", "--delay 1ms"],
+        &["--jitter", "at most the delay (1ms), got 2ms"],
     );
 }
 
