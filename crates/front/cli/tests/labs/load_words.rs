@@ -24,7 +24,7 @@ fn mistakes_are_one_line() {
         (vec![bad], "bogus"),
         (vec![&one, "--port", "0000:1b:00.0=nosuch0"], "nosuch0"),
         (vec![&one], "--port 0000:1b:00.0=IF"),
-        (vec![&one, "--client", "memory:x"], "not both"),
+        (vec![&one, "--client", "memory:x"], "exclude each other"),
         (vec![], "--client"),
         (vec!["--client", "nosuch0", "--cps", "1"], "nosuch0"),
         (vec!["--client", "memory:x"], "cps"),
