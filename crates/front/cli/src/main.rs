@@ -1,7 +1,7 @@
 //! The binary `wirebench`: parses the command line, runs the command, prints the results, and returns an exit code.
 //!
 //! Exit codes: 0 ran and all criteria held, 1 a criterion failed, 2 bad input or missing privilege and nothing
-//! started, 3 the tester was the limit, 4 started but ended by a fault, 130 and 143 after SIGINT and SIGTERM.
+//! started, 3 the tester was the limit, 4 started but ended by a fault, 129, 130 and 143 after SIGHUP, SIGINT and SIGTERM.
 
 // These macros panic if the output is closed.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]

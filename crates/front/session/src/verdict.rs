@@ -5,7 +5,7 @@
 //! | # | if | verdict | exit code |
 //! |---|---|---|---|
 //! | 1 | a fault ended the run | incomplete | 4 |
-//! | 2 | a signal ended it before its planned end | incomplete | 130, 143 |
+//! | 2 | a signal ended it before its planned end | incomplete | 129, 130, 143 |
 //! | 3 | sums do not add up | invalid | 3 |
 //! | 4 | a criterion failed and tester stalls cannot explain it | fail | 1 |
 //! | 5 | nothing arrived, too little was offered, or tester stalls can explain a failed criterion | invalid | 3 |

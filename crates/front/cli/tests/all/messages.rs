@@ -81,7 +81,11 @@ fn all_messages_are_in_one_file() {
         }
         let _ = write!(page, "\n## {place}\n\n");
         for message in messages {
-            let line = message.trim().replace('\n', "\\n").replace('\t', "\\t");
+            let line = message
+                .trim()
+                .replace('\r', "\\r")
+                .replace('\n', "\\n")
+                .replace('\t', "\\t");
             let _ = writeln!(page, "- {line}");
         }
     }
