@@ -104,6 +104,12 @@ const EXIT_CODES: &[(&str, &str, &[i32], &str)] = &[
     ),
     (
         "forwarding.md",
+        "wirebench bench rfc2544 --tx wb-router-a/a0 --rx wb-router-b/b0 --fast --tests throughput --sizes 512,1518",
+        &[0, 1],
+        "a short search ends below the limit",
+    ),
+    (
+        "forwarding.md",
         "wirebench run forwarding.toml --json >after.json",
         &[0, 1],
         "short runs differ",
