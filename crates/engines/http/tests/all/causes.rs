@@ -259,7 +259,7 @@ fn an_answer_that_is_not_what_it_must_be_has_failed() {
                 header: Some("X-A".to_owned()),
                 ..HttpCheck::default()
             },
-            Some("no x-a"),
+            Some("missing header x-a"),
         ),
         (
             HttpCheck {

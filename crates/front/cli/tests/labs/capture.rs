@@ -413,9 +413,9 @@ fn a_filter_sees_frames_without_their_outer_tag() {
     ] {
         for back_end in ["packet", "xdp"] {
             let b = format!("{back_end}:{}", lab.b0());
-            let command = kit::capture(&["-q", "-i", &b, "--json", "--count", &filter]);
             // Excludes frames of the host.
             let filter = format!("ether[12:2] != 0x86dd and ({filter})");
+            let command = kit::capture(&["-q", "-i", &b, "--json", "--count", &filter]);
 
             let capture = Capture::of(&dir, command);
             send(&lab, 100, &["--size", "128"]);

@@ -37,7 +37,7 @@ pub(crate) fn wirebench() -> Command {
 pub(crate) fn capture(options: &[&str]) -> Command {
     let mut command = wirebench();
     command.arg("capture").args(options);
-    if !options.iter().any(|option| *option == "--ring") {
+    if !options.contains(&"--ring") {
         command.args(["--ring", "16"]);
     }
     command

@@ -52,7 +52,7 @@ fn each_run_has_a_first_flow_of_its_own_and_counts_flows_from_it() {
     let beyond = plan("first_flow = 4294967292", "count = 9", "flows = 3");
     let said = beyond.validate().unwrap_err().to_string();
     assert!(
-        said.contains("beyond the last number, 4294967293"),
+        said.contains("the highest flow number is 4294967293"),
         "{said}"
     );
 }
@@ -62,7 +62,10 @@ fn a_first_flow_without_streams_is_refused() {
     let text = "schema = \"wirebench.plan/1\"\nfirst_flow = 5\n[[port]]\nname = \"c\"\nlocator = \"memory:c\"\n[[capture]]\nports = [\"c\"]\n";
     let plan = plan_from_toml("capture", text).unwrap();
     let said = plan.validate().unwrap_err().to_string();
-    assert!(said.contains("first_flow: only streams"), "{said}");
+    assert!(
+        said.contains("first_flow: needs a [[traffic]] job with streams"),
+        "{said}"
+    );
 }
 
 /// Writes a capture file with frames of these lengths, each cut to `kept` bytes.
