@@ -161,6 +161,7 @@ impl HttpThread<'_> {
             }
             return self.flush(index, now);
         }
+        let patience = job.patience.map(|p| p.as_nanos());
         let mut due = due;
         let mut wrote = false;
         while self.sendable_requests(index) > 0 {
@@ -196,7 +197,11 @@ impl HttpThread<'_> {
             // With a schedule each has a separate due time.
             if let Some(schedule) = &mut self.schedule {
                 let next = self.task.start_ns.saturating_add(schedule.due());
-                if next > now {
+                let is_warm_up = next < self.warm_until && now >= self.warm_until;
+                let is_given_up =
+                    patience.is_some_and(|patience| now.saturating_sub(next) > patience);
+                // After a stall these are overdue too. They are counted when the next connection is chosen.
+                if next > now || next >= self.end || is_warm_up || is_given_up {
                     break;
                 }
                 if room {

@@ -52,6 +52,14 @@ fn an_answer_that_ends_too_soon_is_closed() {
     }
 }
 
+/// A job that waits longer for a response than a busy machine holds up the server.
+fn patient() -> HttpJob {
+    HttpJob {
+        timeout: Span::from_secs(5),
+        ..job()
+    }
+}
+
 #[test]
 fn what_is_no_http_is_malformed_and_told() {
     for parts in [
@@ -61,7 +69,7 @@ fn what_is_no_http_is_malformed_and_told() {
         &[b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nz\r\n"],
         &[b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"],
     ] {
-        let outcomes = carry_out(&job(), once(parts));
+        let outcomes = carry_out(&patient(), once(parts));
         let why = failed(&outcomes);
         assert!(
             why.malformed > 0 && why.sum() == why.malformed,
@@ -106,7 +114,7 @@ fn answers_in_pieces_of_every_kind_are_whole() {
             0,
         ),
     ] {
-        let outcomes = carry_out(&job(), once(parts));
+        let outcomes = carry_out(&patient(), once(parts));
         let all = totals(&outcomes);
         assert!(all.completed > 3, "{parts:?}: {all:?}");
         assert_eq!(all.failed.sum(), 0, "{parts:?}: {all:?}");
