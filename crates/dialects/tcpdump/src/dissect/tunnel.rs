@@ -1,4 +1,4 @@
-//! Headers that encapsulate other packets: MPLS, GRE and VXLAN; also ESP, whose content is encrypted.
+//! Headers that encapsulate other packets: MPLS, GRE and VXLAN; and ESP, which is encrypted.
 
 use super::{DissectStep, DissectStop, Dissector, put};
 

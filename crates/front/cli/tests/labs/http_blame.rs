@@ -25,6 +25,32 @@ fn lateness(report: &Value, key: &str) -> u64 {
 }
 
 #[test]
+fn a_stop_across_the_end_adds_no_request() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("pair", &["--hosts"]);
+    let node = lab.node("b");
+    let nginx = Nginx::start(&node, "198.19.1.2");
+    // All of the 300 requests may be in flight on the connection.
+    for target in [
+        "--pipeline 400 http://198.19.1.2/one",
+        "--http2 --streams 100 http://198.19.1.2:81/one",
+    ] {
+        let words = format!("--allow-unsent -d 600ms --rate 500 -c 1 {target}");
+        let way = Way::Sockets(lab.node("a"));
+        let before = nginx.noted();
+        let running = way.start(&words);
+        eventually("it answers", || nginx.noted() > before + 20);
+        stop_for(&running, Duration::from_millis(1000));
+        let report = way.finish(running, &words, 0);
+        let job = &report["http"]["jobs"][0];
+        let (sent, unsent) = (total(job, "sent"), total(job, "unsent"));
+        assert_eq!(sent + unsent, 300, "{words}: {sent} sent, {unsent} unsent");
+    }
+}
+
+#[test]
 fn no_answer_times_out_because_the_tester_was_away() {
     if !privileged() {
         return;

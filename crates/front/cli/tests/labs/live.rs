@@ -5,7 +5,7 @@ use std::{process::Stdio, thread::sleep, time::Duration};
 use serde_json::Value;
 
 use crate::kit::{
-    Lab, Running, assert_adds_up, eventually, privileged, run, system, total, wirebench,
+    self, Lab, Running, assert_adds_up, eventually, privileged, run, system, total, wirebench,
 };
 
 fn live(port: &str) -> String {
@@ -217,17 +217,11 @@ fn a_router_changes_frames_and_none_comes_back_wrong() {
     let file = dir.path().join("seen.pcap");
     let path = file.to_str().unwrap();
     let port = lab.port("dut", "da");
-    let capture = Running::start(&[
-        "capture",
-        "--ring",
-        "16",
-        "-i",
-        &port,
-        "-w",
-        path,
-        "-q",
-        "udp port 7",
-    ]);
+    let capture = Running(
+        kit::capture(&["-i", &port, "-w", path, "-q", "udp port 7"])
+            .spawn()
+            .unwrap(),
+    );
     eventually("the capture has its file", || file.exists());
     // Enough frames to reuse their memory several times, with the changes of the router in it.
     let options = [

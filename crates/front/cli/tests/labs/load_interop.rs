@@ -15,7 +15,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
-    kit::{Lab, Running, eventually, listening, privileged, system, wirebench},
+    kit::{self, Lab, Running, eventually, listening, privileged, system},
     load::{
         PATIENCE, Talking, assert_alike, assert_balanced, job, job_total, load, report_of, started,
         words,
@@ -440,12 +440,8 @@ fn tshark_finds_nothing_wrong_with_our_frames() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
         let (raw, file) = (path("raw.pcapng"), path("frames.pcapng"));
-        let mut capture = wirebench();
         // Frames that arrive at both ends, as sent by the opposite end.
-        capture.args([
-            "capture",
-            "--ring",
-            "16",
+        let mut capture = kit::capture(&[
             "-q",
             "-Q",
             "in",

@@ -14,7 +14,7 @@ use std::{
 use serde_json::Value;
 use wb_machine::{Namespace, in_namespace};
 
-use crate::kit::{Lab, Running, eventually, privileged, run, system, total, wirebench};
+use crate::kit::{self, Lab, Running, eventually, privileged, run, system, total};
 
 fn bench(lab: &Lab, more: &[&str]) -> Value {
     let (a0, b0) = (lab.a0(), lab.b0());
@@ -170,22 +170,18 @@ fn queries_and_updates_beside_a_test() {
     let file = dir.path().join("seen.pcap");
     let port = lab.port("dut", "da");
     let capture = Running(
-        wirebench()
-            .args([
-                "capture",
-                "--ring",
-                "16",
-                "-i",
-                &port,
-                "-w",
-                file.to_str().unwrap(),
-                "--duration",
-                "60s",
-                "--quiet",
-            ])
-            .args(["udp and (port 161 or port 520)"])
-            .spawn()
-            .unwrap(),
+        kit::capture(&[
+            "-i",
+            &port,
+            "-w",
+            file.to_str().unwrap(),
+            "--duration",
+            "60s",
+            "--quiet",
+            "udp and (port 161 or port 520)",
+        ])
+        .spawn()
+        .unwrap(),
     );
     eventually("the capture has its file", || file.exists());
     let agent = Agent::at(&lab.node("dut"));

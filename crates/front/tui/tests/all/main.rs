@@ -415,7 +415,7 @@ fn what_cannot_hold_any_more_is_said_while_it_runs() {
         "{seen}"
     );
     let alone = picture(&load_judged(&["failed<=0"]), (100, 40));
-    assert!(!alone.contains("judged when"), "{alone}");
+    assert!(!alone.contains("evaluated when"), "{alone}");
 }
 
 #[test]

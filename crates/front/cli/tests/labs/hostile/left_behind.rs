@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::kit::{Lab, Running, eventually, listening, privileged, run, system, wirebench};
+use crate::kit::{self, Lab, Running, eventually, listening, privileged, run, system};
 
 fn joins(lab: &Lab) -> bool {
     let output = system(
@@ -16,11 +16,7 @@ fn joins(lab: &Lab) -> bool {
 fn kill_a_capture(lab: &Lab) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("f.pcap");
-    let mut command = wirebench();
-    command.args([
-        "capture",
-        "--ring",
-        "16",
+    let mut command = kit::capture(&[
         "-i",
         &lab.b0(),
         "--offloads",

@@ -20,7 +20,7 @@ use wb_model::{
     units::{AddressRange, Rate, Span},
 };
 
-use crate::kit::{Lab, Running, listening, privileged, run, system, wirebench};
+use crate::kit::{self, Lab, Running, listening, privileged, run, system};
 
 /// Returns true if an address belongs to others: a separate list, to verify that of the program.
 fn is_somebodys(address: IpAddr) -> bool {
@@ -94,17 +94,7 @@ impl Eyes {
         let captures = [lab.a0(), lab.b0()].map(|port| {
             let dir = tempfile::tempdir().unwrap();
             let file = dir.path().join("seen.pcap");
-            let mut command = wirebench();
-            command.args([
-                "capture",
-                "--ring",
-                "16",
-                "-i",
-                &port,
-                "-w",
-                file.to_str().unwrap(),
-                "--json",
-            ]);
+            let mut command = kit::capture(&["-i", &port, "-w", file.to_str().unwrap(), "--json"]);
             (listening(dir.path(), &mut command), file, dir)
         });
         Self {
