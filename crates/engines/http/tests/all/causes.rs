@@ -40,7 +40,7 @@ fn an_answer_that_ends_too_soon_is_closed() {
         &[b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"],
         &[b"HTTP/1.1 100 Continue\r\n\r\n"],
     ] {
-        let outcomes = carry_out(&job(), once(parts));
+        let outcomes = carry_out(&patient(), once(parts));
         let (all, why) = (totals(&outcomes), failed(&outcomes));
         assert!(why.closed > 0, "{parts:?}: {all:?}");
         assert_eq!(why.sum(), why.closed, "{parts:?}: {all:?}");

@@ -113,12 +113,15 @@ impl SharedStream {
     }
 
     pub(super) fn read(&self) -> CounterReading {
+        let tcp = self.tcp_sample();
+        let at = Instant::now();
+        let (bytes, calls, transactions) = self.counters.totals();
         CounterReading {
-            tcp: self.tcp_sample(),
-            at: Instant::now(),
-            bytes: self.counters.bytes(),
-            calls: self.counters.calls(),
-            transactions: self.counters.transactions(),
+            tcp,
+            at,
+            bytes,
+            calls,
+            transactions,
             numbers: self.counters.sequence_results(),
         }
     }

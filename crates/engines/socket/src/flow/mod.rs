@@ -11,7 +11,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering, fence},
     },
     time::{Duration, Instant},
 };
@@ -101,8 +101,7 @@ impl LoopContext<'_> {
     #[inline]
     fn count_transaction(&mut self, tally: &mut LoopTally, bytes: u64, began: Option<u64>) {
         tally.transactions += 1;
-        self.counters.add(2, bytes);
-        self.counters.add_transaction();
+        self.counters.add_all(2, bytes, 1);
         self.record_operation(began);
     }
 }
@@ -216,6 +215,8 @@ impl LoopTally {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct LoopCounters {
+    /// Odd while the loop's thread changes bytes, calls and transactions.
+    version: AtomicU64,
     bytes: AtomicU64,
     calls: AtomicU64,
     transactions: AtomicU64,
@@ -258,13 +259,40 @@ impl LoopCounters {
         self.transactions.load(Ordering::Relaxed)
     }
 
+    /// Bytes, calls and transactions of one instant.
+    #[must_use]
+    pub fn totals(&self) -> (u64, u64, u64) {
+        loop {
+            let before = self.version.load(Ordering::Acquire);
+            let totals = (self.bytes(), self.calls(), self.transactions());
+            fence(Ordering::Acquire);
+            if before.is_multiple_of(2) && before == self.version.load(Ordering::Relaxed) {
+                return totals;
+            }
+            // The loop's thread may have been preempted.
+            std::thread::yield_now();
+        }
+    }
+
     /// Adds calls and their bytes. Only the loop's thread may call it, because it is not an atomic read-modify-write.
     #[inline]
     pub fn add(&self, calls: u64, bytes: u64) {
-        let now = self.bytes.load(Ordering::Relaxed);
-        self.bytes.store(now + bytes, Ordering::Relaxed);
-        let now = self.calls.load(Ordering::Relaxed);
-        self.calls.store(now + calls, Ordering::Relaxed);
+        self.add_all(calls, bytes, 0);
+    }
+
+    /// Like [`Self::add`], and adds completed transactions in the same step.
+    #[inline]
+    pub fn add_all(&self, calls: u64, bytes: u64, transactions: u64) {
+        let more = |counter: &AtomicU64, more: u64| {
+            counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+        };
+        more(&self.version, 1);
+        fence(Ordering::Release);
+        more(&self.bytes, bytes);
+        more(&self.calls, calls);
+        more(&self.transactions, transactions);
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version + 1, Ordering::Release);
     }
 
     /// Results from the numbers in datagrams; `None` before the first numbered datagram.
@@ -291,7 +319,27 @@ impl LoopCounters {
     /// Counts a transaction. Only the loop's thread may call it.
     #[inline]
     pub fn add_transaction(&self) {
-        let now = self.transactions.load(Ordering::Relaxed);
-        self.transactions.store(now + 1, Ordering::Relaxed);
+        self.add_all(0, 0, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LoopCounters;
+
+    #[test]
+    fn totals_are_those_of_one_instant() {
+        const TRANSACTIONS: u64 = 200_000;
+        let counters = LoopCounters::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..TRANSACTIONS).for_each(|_| counters.add_all(2, 3, 1)));
+            loop {
+                let (bytes, calls, transactions) = counters.totals();
+                assert_eq!((bytes, calls), (3 * transactions, 2 * transactions));
+                if transactions == TRANSACTIONS {
+                    break;
+                }
+            }
+        });
     }
 }

@@ -92,9 +92,10 @@ struct CounterMark {
 
 impl CounterMark {
     fn now(counters: &LoopCounters) -> Self {
+        let (bytes, _, transactions) = counters.totals();
         Self {
-            bytes: counters.bytes(),
-            transactions: counters.transactions(),
+            bytes,
+            transactions,
         }
     }
 }

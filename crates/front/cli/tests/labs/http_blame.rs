@@ -71,11 +71,11 @@ fn no_answer_times_out_because_the_tester_was_away() {
         ),
         (&port, "-c 500 http://198.19.1.2/one"),
     ] {
-        let words = format!("-d 5s --timeout 1s --criteria failed<=0 {words}");
+        let words = format!("-d 7s --timeout 2s --criteria failed<=0 {words}");
         let before = nginx.noted();
         let running = way.start(&words);
         eventually("it answers", || nginx.noted() > before + 1000);
-        stop_for(&running, Duration::from_millis(1500));
+        stop_for(&running, Duration::from_millis(2500));
         let report = way.finish(running, &words, 0);
         let job = &report["http"]["jobs"][0];
         assert_eq!(total(job, "failed"), 0, "{words}: {job}");

@@ -137,7 +137,9 @@ fn frames_that_the_kernel_drops_behind_the_receiver_are_no_drops_of_its_interfac
         let lost = total(&report, "lost");
         assert!(lost > 0 && total(&report, "received") == 500 - lost);
         let limit = report["limited_by"].as_str().unwrap();
-        assert!(limit.starts_with("the device or the path"), "{limit}");
+        let stalls = format!("the tester: stalls can explain the {lost} lost frames");
+        let expected = limit.starts_with("the device or the path") || limit == stalls;
+        assert!(expected, "{limit}");
         let counters = &report["ports"][1]["counters"];
         assert!(
             report["ports"][1]["interface_drops"].is_null(),

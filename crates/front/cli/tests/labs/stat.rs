@@ -369,8 +369,9 @@ fn what_a_device_loses_is_found_on_the_path() {
         .collect();
     let of_the_trial = report["totals"]["lost_frames"].as_i64().unwrap();
     assert!(of_the_trial > 1000, "{}", report["totals"]);
-    // The wires lose nothing. Neighbour discovery uses a few frames that the device does not forward, or sends.
-    assert_eq!((lost[0], lost[2]), (0, 0), "{path}");
+    // The wires lose nothing, but the counters of their ends are read one after the other. Neighbour discovery uses a
+    // few frames that the device does not forward, or sends.
+    assert!(lost[0].abs() <= 2 && lost[2].abs() <= 2, "{path}");
     assert!((lost[1] - of_the_trial).abs() < 20, "{path} {of_the_trial}");
     let said = path["lost_where"].as_str().unwrap();
     assert!(said.contains("in the device, between"), "{said}");

@@ -240,6 +240,7 @@ fn a_frame_is_laid_down_before_it_is_due_and_leaves_when_it_is() {
     let mut socket = lab.socket(false);
     let mut sender = lab.at_a(|a| LiveSender::load(a, &table)).unwrap();
     let (mut frames, mut due_ns) = (Vec::new(), Vec::new());
+    let mut idle_ns = 0;
     for _ in 0..100 {
         let sent = sender.counters(0).submitted_frames;
         let first_ns = monotonic_ns() + GAP_NS;
@@ -263,7 +264,7 @@ fn a_frame_is_laid_down_before_it_is_due_and_leaves_when_it_is() {
         };
         if sent < FRAMES {
             sender.turn(&order, &[paced]).unwrap();
-            assert!(sender.taken().idle_ns > 0);
+            idle_ns += sender.taken().idle_ns;
             let now = sender.counters(0).submitted_frames;
             due_ns.extend((0..now - sent).map(|i| first_ns + i * GAP_NS));
         }
@@ -273,6 +274,8 @@ fn a_frame_is_laid_down_before_it_is_due_and_leaves_when_it_is() {
         }
     }
     assert_eq!(frames.len() as u64, FRAMES);
+    // A busy machine may delay all frames of one turn, but not those of all turns.
+    assert!(idle_ns > 0);
     for (due_ns, (ours, theirs)) in due_ns.into_iter().zip(frames.iter().zip(&expected)) {
         assert_eq!(without_stamp(ours, Some(2)), without_stamp(theirs, Some(2)));
         let at = find_tag(ours).unwrap().0 + 10;

@@ -161,11 +161,12 @@ fn what_is_omitted_and_what_counts_are_all() {
         // A request and its answer have one byte each.
         let counted = if transactions { 2 * units } else { units };
         assert!(left_out > 0 && counted > 0, "{job}");
-        // The rest is a request without its answer at the end, and data of the server that arrives
+        // The rest is moved between the last reading and the stop of the stream, and data of the server that arrives
         // while the connection is closed.
         let rest = bytes("local") - left_out - counted;
         let reverse = options.contains(&"--reverse");
-        assert!(rest <= u64::from(transactions) || reverse, "{rest}: {job}");
+        let is_small = rest <= if transactions { counted / 100 } else { 0 };
+        assert!(is_small || reverse, "{rest}: {job}");
         // The server's clock is its own, so the shares are only alike.
         let there = number(&job, "/remote/omitted/bytes") as f64 / bytes("remote") as f64;
         let here = left_out as f64 / bytes("local") as f64;
