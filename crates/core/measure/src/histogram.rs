@@ -341,17 +341,17 @@ fn summary_of(
         (Some(low), Some(high)) => Some(low.midpoint(high)),
         _ => None,
     };
-    Summary {
+    let summary = Summary {
         samples: count,
         min: value_at_rank(1),
         mean: Some(mean),
         stddev: Some(stddev),
-        p50: median,
-        p90: at(900_000),
-        p99: at(990_000),
-        p999: at(999_000),
-        p9999: at(999_900),
         max: value_at_rank(count),
+        ..Summary::default()
+    };
+    Summary {
+        p50: median,
+        ..summary.with_percentiles(at)
     }
 }
 

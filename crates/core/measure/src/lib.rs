@@ -35,6 +35,7 @@ pub mod rates;
 mod sequence;
 mod summary;
 mod table;
+mod times;
 
 pub use account::{Account, Imbalance, settle_flows};
 pub use analyser::Analyser;
@@ -47,3 +48,4 @@ pub use outline::{Outline, ShownOutline};
 pub use rates::line_rate_pps;
 pub use sequence::{Arrival, SequenceTracker, WindowSize};
 pub use summary::Summary;
+pub use times::Times;

@@ -1,52 +1,93 @@
-//! Figures that a report prints for one distribution.
+//! Statistics of one distribution in a report.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A distribution in figures. All but `samples` are absent when there are none.
-// `samples`, `min`, `mean`, `stddev` and `max` are exact. The percentiles are nearest rank, the value at
-// index ceil(p / 100 * samples) of the ascending list, within `Histogram::RELATIVE_ERROR` of it; `p50` of an
-// even number of samples is the mean of the two in the middle.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Summary {
-    /// How many values.
-    pub samples: u64,
-    /// Smallest, exact.
-    pub min: Option<i64>,
-    /// Arithmetic mean, exact.
-    pub mean: Option<f64>,
-    /// Standard deviation of the whole population.
-    pub stddev: Option<f64>,
+/// Declares [`Summary`] with its percentiles.
+macro_rules! summary {
+    ($($(#[$doc:meta])* $name:ident = $millionths:literal, $label:literal;)*) => {
+        /// Statistics of a distribution. All but `samples` are absent if there are no samples.
+        // `samples`, `min`, `mean`, `stddev` and `max` are exact. The percentiles are nearest rank, the value at
+        // index ceil(p / 100 * samples) of the ascending list, within `Histogram::RELATIVE_ERROR` of it; `p50` of an
+        // even number of samples is the mean of the two in the middle.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+        pub struct Summary {
+            /// Number of values.
+            pub samples: u64,
+            /// Minimum, exact.
+            pub min: Option<i64>,
+            /// Arithmetic mean, exact.
+            pub mean: Option<f64>,
+            /// Standard deviation of the whole population.
+            pub stddev: Option<f64>,
+            $($(#[$doc])* pub $name: Option<i64>,)*
+            /// Maximum, exact.
+            pub max: Option<i64>,
+        }
+
+        impl Summary {
+            /// Percentiles: name in reports, label for people, and percentile in millionths.
+            pub const PERCENTILES: &[(&str, &str, u64)] = &[$((stringify!($name), $label, $millionths)),*];
+
+            /// Returns all statistics by their names in reports, in order.
+            pub fn statistics(&self) -> impl Iterator<Item = (&'static str, Option<f64>)> {
+                let whole = |value: Option<i64>| value.map(|v| v as f64);
+                [
+                    ("min", whole(self.min)),
+                    ("mean", self.mean),
+                    ("stddev", self.stddev),
+                    $((stringify!($name), whole(self.$name)),)*
+                    ("max", whole(self.max)),
+                ]
+                .into_iter()
+            }
+
+            /// Copy with the percentiles that `at` returns for millionths.
+            pub(crate) fn with_percentiles(self, at: impl Fn(u64) -> Option<i64>) -> Self {
+                Self { $($name: at($millionths),)* ..self }
+            }
+
+            /// Copy of the distribution with every value reduced by `offset`.
+            pub(crate) fn lowered_by(self, offset: i64) -> Self {
+                let lower = |value: Option<i64>| value.map(|v| v - offset);
+                Self {
+                    min: lower(self.min),
+                    mean: self.mean.map(|mean| mean - offset as f64),
+                    $($name: lower(self.$name),)*
+                    max: lower(self.max),
+                    ..self
+                }
+            }
+        }
+    };
+}
+
+summary! {
     /// Median.
-    pub p50: Option<i64>,
+    p50 = 500_000, "p50";
     /// 90th percentile, nearest rank.
-    pub p90: Option<i64>,
+    p90 = 900_000, "p90";
     /// 99th percentile, nearest rank.
-    pub p99: Option<i64>,
+    p99 = 990_000, "p99";
     /// 99.9th percentile, nearest rank.
-    pub p999: Option<i64>,
+    p999 = 999_000, "p99.9";
     /// 99.99th percentile, nearest rank.
-    pub p9999: Option<i64>,
-    /// Largest, exact.
-    pub max: Option<i64>,
+    p9999 = 999_900, "p99.99";
 }
 
 impl Summary {
-    /// Copy of the distribution with every value reduced by `offset`.
-    pub(crate) fn lowered_by(self, offset: i64) -> Summary {
-        let lower = |value: Option<i64>| value.map(|v| v - offset);
-        Summary {
-            samples: self.samples,
-            min: lower(self.min),
-            mean: self.mean.map(|mean| mean - offset as f64),
-            stddev: self.stddev,
-            p50: lower(self.p50),
-            p90: lower(self.p90),
-            p99: lower(self.p99),
-            p999: lower(self.p999),
-            p9999: lower(self.p9999),
-            max: lower(self.max),
-        }
+    /// Returns a statistic by its name in reports: `mean`, `p99`. `None` if it does not exist or has no value.
+    #[must_use]
+    pub fn statistic(&self, name: &str) -> Option<f64> {
+        let (_, value) = self.statistics().find(|(own, _)| *own == name)?;
+        value
+    }
+
+    /// Label of a statistic for people: `p99.9` for `p999`.
+    #[must_use]
+    pub fn label(name: &'static str) -> &'static str {
+        let known = Self::PERCENTILES.iter().find(|(own, ..)| *own == name);
+        known.map_or(name, |(_, label, _)| label)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Jobs that capture: ports, filter and output.
 
+pub mod figures;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -26,6 +26,15 @@ pub enum Stat {
     Max,
 }
 
+impl Stat {
+    /// Name in criteria and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let known = STATS.iter().find(|(_, stat)| *stat == self);
+        known.map_or("", |(name, _)| name)
+    }
+}
+
 /// Metric of a criterion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Metric {
@@ -463,11 +472,10 @@ impl FromStr for Criterion {
 
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stat = |stat: &Stat| STATS.iter().find(|(_, s)| s == stat).map_or("", |s| s.0);
         match self {
-            Self::Latency(s) => f.write_str(stat(s)),
-            Self::Connect(s) => write!(f, "connect_{}", stat(s)),
-            Self::Http(s) => write!(f, "http_{}", stat(s)),
+            Self::Latency(s) => f.write_str(s.name()),
+            Self::Connect(s) => write!(f, "connect_{}", s.name()),
+            Self::Http(s) => write!(f, "http_{}", s.name()),
             Self::Counter(name) => f.write_str(name),
             Self::Limit(limit) => f.write_str(limit.name()),
             Self::Found(Figure::Throughput(_)) => f.write_str("throughput"),

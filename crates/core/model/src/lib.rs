@@ -10,6 +10,7 @@ pub mod capture;
 mod cause_text;
 pub mod criteria;
 pub mod device;
+pub mod figures;
 pub mod http;
 mod judged;
 mod kinds;

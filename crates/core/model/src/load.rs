@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{AddressRange, Mac, PortRange, Span};
 
+pub mod figures;
 mod problems;
 mod report;
 
@@ -181,6 +182,17 @@ pub enum LoadTransport {
     Tcp,
     /// UDP (RFC 768).
     Udp,
+}
+
+impl LoadTransport {
+    /// Name in plans and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
 }
 
 /// Order in which addresses and ports are combined. Each combination is used once before any is reused.

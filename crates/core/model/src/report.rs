@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use wb_figures::merge_fields;
 
 use crate::{
     bench::{BenchResult, LbResult, ProbeReport, SuiteResult},
+    figures::FRAME_TOTALS,
     http::HttpReport,
     lateness::{Lateness, LatenessReport},
     limit::LimitedBy,
@@ -18,7 +20,7 @@ use crate::{
     timeline::{Distribution, Timeline},
 };
 
-pub use wb_measure::Summary;
+pub use wb_measure::{Summary, Times};
 
 /// Value of `schema` in reports of this version.
 pub const REPORT_SCHEMA: &str = "wirebench.report/1";
@@ -248,28 +250,13 @@ impl Totals {
     /// Returns the sum of each field; a field is known if either side knows it.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
-        let add = |a: Option<u64>, b: Option<u64>| match (a, b) {
-            (None, None) => None,
-            (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
+        let mut all = *self;
+        merge_fields(FRAME_TOTALS, &mut all, other);
+        all.connections = match (self.connections, other.connections) {
+            (Some(a), Some(b)) => Some(a.plus(&b)),
+            (a, b) => a.or(b),
         };
-        macro_rules! sum {
-            ($($field:ident)*) => {
-                Self { $($field: add(self.$field, other.$field),)* ..*self }
-            };
-        }
-        let frames = sum! {
-            intended_frames offered_frames unsent_frames received_frames lost_frames duplicate_frames
-            reordered_frames late_frames foreign_frames unplanned_frames
-            other_run_frames head_frames rx_dropped_frames offered_octets received_octets
-            ramp_frames refused_frames
-        };
-        Self {
-            connections: match (self.connections, other.connections) {
-                (Some(a), Some(b)) => Some(a.plus(&b)),
-                (a, b) => a.or(b),
-            },
-            ..frames
-        }
+        all
     }
 }
 

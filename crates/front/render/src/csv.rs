@@ -5,16 +5,17 @@
 
 use std::fmt::Display;
 
+use wb_figures::Section;
 use wb_model::{
     Report, Summary, Totals, Verdict,
     bench::{LbResult, SuiteResult, SuiteTrial},
     http::HttpJobReport,
-    load::{LoadEnd, LoadJobReport, LoadTransport},
-    report::{CaptureReport, JobReport, Rates},
+    load::{self, LoadJobReport},
+    report::{JobReport, Rates},
     socket::SocketJobReport,
 };
 
-use crate::{lb, suite};
+use crate::{lb, sections::of_kind, suite};
 
 /// One record under construction. Names and values are kept in one place, so that they cannot drift apart.
 #[derive(Default)]
@@ -73,17 +74,10 @@ impl Record {
     }
 
     fn summary(&mut self, name: &str, s: Option<&Summary>) {
-        let s = s.copied();
         self.known(format!("{name}_ns_samples"), s.map(|s| s.samples));
-        self.known(format!("{name}_ns_min"), s.and_then(|s| s.min));
-        self.known(format!("{name}_ns_mean"), s.and_then(|s| s.mean));
-        self.known(format!("{name}_ns_stddev"), s.and_then(|s| s.stddev));
-        self.known(format!("{name}_ns_p50"), s.and_then(|s| s.p50));
-        self.known(format!("{name}_ns_p90"), s.and_then(|s| s.p90));
-        self.known(format!("{name}_ns_p99"), s.and_then(|s| s.p99));
-        self.known(format!("{name}_ns_p999"), s.and_then(|s| s.p999));
-        self.known(format!("{name}_ns_p9999"), s.and_then(|s| s.p9999));
-        self.known(format!("{name}_ns_max"), s.and_then(|s| s.max));
+        for (statistic, value) in s.copied().unwrap_or_default().statistics() {
+            self.known(format!("{name}_ns_{statistic}"), value);
+        }
     }
 }
 
@@ -142,33 +136,31 @@ pub fn report(report: &Report) -> String {
     if let Some(socket) = &report.socket {
         kinds.push(("socket", tests(report, &socket.jobs)));
     }
-    if let Some(load) = &report.load {
-        kinds.push(("load", loads(report, &load.jobs)));
+    if report.load.is_some() {
+        let none = LoadJobReport::default();
+        let none = load::figures::section(&none);
+        let all = of_kind(report, "load");
+        kinds.push(("load", sections(report, &all, &none)));
     }
     if report.plan.suite().is_some() || report.suite_results().next().is_some() {
         kinds.push(("bench", trials(report)));
     } else if report.plan.procedure.is_some() {
         kinds.push(("bench", limits(report)));
     }
-    let others = report.socket.is_some() || report.http.is_some() || report.load.is_some();
     let kind = match report.plan.traffic.is_empty() {
         true => "devices",
         false => "traffic",
     };
+    let captures = of_kind(report, "capture");
     match report.jobs.as_slice() {
-        [] if kinds.is_empty() => kinds.push(("", jobs(report, &[whole(report)]))),
+        [] if kinds.is_empty() && captures.is_empty() => {
+            kinds.push(("", jobs(report, &[whole(report)])))
+        }
         [] => {}
         all => kinds.push((kind, jobs(report, all))),
     }
-    if let (Some(capture), true) = (&report.capture, others || !report.jobs.is_empty()) {
-        kinds.push(("capture", captures(report, &[("capture", capture)])));
-    }
-    if !report.captures.is_empty() {
-        let all = report
-            .captures
-            .iter()
-            .map(|(name, one)| (name.as_str(), one));
-        kinds.push(("capture", captures(report, &all.collect::<Vec<_>>())));
+    if let Some(first) = captures.first() {
+        kinds.push(("capture", sections(report, &captures, first)));
     }
     if let [_] = kinds.as_slice() {
         let (_, (empty, rows)) = kinds.remove(0);
@@ -229,21 +221,15 @@ fn jobs(report: &Report, jobs: &[JobReport]) -> (Record, Vec<Record>) {
     (Record::default(), jobs.iter().map(row).collect())
 }
 
-/// Accounting of the frames of a capture.
-fn captures(report: &Report, all: &[(&str, &CaptureReport)]) -> (Record, Vec<Record>) {
-    let rows = all.iter().map(|(name, capture)| {
+/// One row for each section. `none` names the columns even without rows.
+fn sections(report: &Report, all: &[Section<'_>], none: &Section<'_>) -> (Record, Vec<Record>) {
+    let row = |section: &Section<'_>| {
         let mut r = begin(report);
-        r.value("job", name);
-        r.known("file", capture.last_file.as_ref());
-        r.value("filter_accept_frames", capture.filter_accept_frames);
-        r.value("captured_frames", capture.captured_frames);
-        r.value("kernel_drop_frames", capture.kernel_drop_frames);
-        r.value("not_written_frames", capture.not_written_frames);
-        r.value("interface_drop_frames", capture.interface_drop_frames);
-        r.value("file_octets", capture.file_octets);
+        r.value("job", section.job);
+        crate::sections::csv::record(section, |name, value| r.value(name, value));
         r
-    });
-    (Record::default(), rows.collect())
+    };
+    (row(none), all.iter().map(row).collect())
 }
 
 /// One row for each limit of a benchmark.
@@ -322,88 +308,6 @@ fn trials(report: &Report) -> (Record, Vec<Record>) {
     }
     (row(None, None), rows)
 }
-
-/// One row for each end of each load. Rates are those of the duration, without ramp-up and drain.
-fn loads(report: &Report, jobs: &[LoadJobReport]) -> (Record, Vec<Record>) {
-    let row = |job: &LoadJobReport| {
-        let mut r = begin(report);
-        r.value("job", &job.name);
-        r.value("port", &job.port);
-        r.value(
-            "end",
-            if job.end == LoadEnd::Client {
-                "client"
-            } else {
-                "server"
-            },
-        );
-        r.value(
-            "transport",
-            if job.transport == LoadTransport::Tcp {
-                "tcp"
-            } else {
-                "udp"
-            },
-        );
-        let c = &job.totals;
-        for (name, n) in [
-            ("attempted_connections", c.attempted_connections),
-            ("established_connections", c.established_connections),
-            ("completed_connections", c.completed_connections),
-            ("failed_connections", c.failed_connections),
-            ("open_connections", c.open_connections),
-            ("unsent_connections", job.unsent_connections),
-            ("no_tuple", job.no_tuple),
-            ("requests", c.requests),
-            ("responses", c.responses),
-            ("lost_requests", c.lost_requests),
-            ("in_flight_requests", c.in_flight_requests),
-            ("unawaited_requests", c.unawaited_requests),
-            ("unsent_requests", job.unsent_requests),
-            ("waited_requests", job.waited_requests),
-            ("late_responses", c.late_responses),
-            ("duplicate_responses", c.duplicate_responses),
-            ("error_responses", c.error_responses),
-        ] {
-            r.value(name, n);
-        }
-        for cause in FAILURES {
-            let n = job.failures.get(cause).copied().unwrap_or(0);
-            r.value(format!("failed_{cause}"), n);
-        }
-        let steady = job.phases.iter().find(|p| p.phase == "steady");
-        r.known("cps", steady.map(|p| p.cps));
-        r.known("rps", steady.map(|p| p.rps));
-        r.known("tx_pps", steady.map(|p| p.tx_pps));
-        r.known("rx_pps", steady.map(|p| p.rx_pps));
-        r.known("tx_l2_bps", steady.map(|p| p.tx_bps));
-        r.known("rx_l2_bps", steady.map(|p| p.rx_bps));
-        r.totals(&job.frames);
-        r.summary("connect", Some(&job.connect_ns));
-        r.summary("first_byte", Some(&job.first_byte_ns));
-        r.summary("request", Some(&job.request_ns));
-        r.summary("request_due", Some(&job.request_due_ns));
-        r
-    };
-    (
-        row(&LoadJobReport::default()),
-        jobs.iter().map(row).collect(),
-    )
-}
-
-/// Causes of failures, as named in reports.
-const FAILURES: [&str; 10] = [
-    "connect_timeout",
-    "response_timeout",
-    "close_timeout",
-    "idle_timeout",
-    "refused",
-    "icmp_unreachable",
-    "reset",
-    "short",
-    "malformed",
-    "aborted",
-];
 
 /// One row for each HTTP load.
 fn https(report: &Report, jobs: &[HttpJobReport]) -> (Record, Vec<Record>) {

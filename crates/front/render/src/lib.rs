@@ -7,7 +7,6 @@
 
 pub mod chart;
 pub mod csv;
-pub mod figures;
 pub mod findings;
 pub mod json;
 pub mod junit;
@@ -23,3 +22,6 @@ pub mod text;
 
 mod markup;
 mod page;
+mod sections;
+
+pub use wb_figures::text as figures;

@@ -6,7 +6,7 @@ use wb_model::{
     Criterion, Plan, Summary, Totals,
     criteria::{Bound, Metric, Stat},
     lateness::MISSED,
-    load::{ConnectionTotals, LoadJobReport, LoadTransport},
+    load::{self, LoadJobReport},
     report::{CriterionReport, Rates},
 };
 
@@ -20,91 +20,12 @@ pub(crate) struct Figures {
     pub(crate) http: Summary,
     /// Metrics that only this kind of job has.
     pub(crate) own: Vec<(Metric, Option<f64>)>,
-    pub(crate) load: Option<LoadFigures>,
+    /// All loads as one.
+    pub(crate) load: Option<LoadJobReport>,
     /// Transactions per second.
     pub(crate) tps: Option<f64>,
     /// Growth of counters, and the highest values of gauges.
     pub(crate) counters: BTreeMap<String, u64>,
-}
-
-/// Measurements of loads together.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LoadFigures {
-    all: ConnectionTotals,
-    /// Totals of UDP. TCP loses no requests, so TCP totals would only dilute the share.
-    udp: ConnectionTotals,
-    unsent_connections: u64,
-    unsent_requests: u64,
-    /// Connections per second during the duration, if there was one.
-    cps: Option<f64>,
-    rps: Option<f64>,
-    open: Option<f64>,
-}
-
-#[allow(clippy::cast_precision_loss)]
-impl LoadFigures {
-    pub(crate) fn of<'a>(jobs: impl Iterator<Item = &'a LoadJobReport>) -> Self {
-        let mut sum = Self::default();
-        let add = |sum: &mut Option<f64>, value: f64| *sum = Some(sum.unwrap_or(0.0) + value);
-        for job in jobs {
-            sum.all = sum.all.plus(&job.totals);
-            if job.transport == LoadTransport::Udp {
-                sum.udp = sum.udp.plus(&job.totals);
-            }
-            sum.unsent_connections += job.unsent_connections;
-            sum.unsent_requests += job.unsent_requests;
-            let steady = job.phases.iter().find(|p| p.phase == "steady");
-            if let Some(phase) = steady.filter(|p| p.to_ns > p.from_ns) {
-                let seconds = (phase.to_ns - phase.from_ns) as f64 / 1e9;
-                let per_second = |n: u64| n as f64 / seconds;
-                add(
-                    &mut sum.cps,
-                    per_second(phase.totals.established_connections),
-                );
-                add(&mut sum.rps, per_second(phase.totals.responses));
-                add(&mut sum.open, phase.totals.open_connections as f64);
-            }
-        }
-        sum
-    }
-
-    /// Requests that should have had an answer by the end.
-    const fn awaited(&self) -> u64 {
-        self.udp.requests - self.udp.unawaited_requests
-    }
-
-    const fn lost(&self) -> u64 {
-        self.udp.lost_requests + self.udp.in_flight_requests
-    }
-
-    fn measured(&self, metric: &Metric) -> Option<f64> {
-        let loss = share(self.lost(), self.awaited());
-        let all = &self.all;
-        match metric {
-            // Connections that are open after the drain have not ended well either. A UDP flow that continues until the
-            // end counts as good with a single answer, so its requests are judged as well.
-            Metric::Failed => {
-                let bad = all.failed_connections + all.open_connections;
-                worse(share(bad, all.attempted_connections), loss)
-            }
-            Metric::Errors => share(all.error_responses, all.responses),
-            Metric::Unsent => {
-                let whole = all.attempted_connections + self.unsent_connections;
-                let requests = all.requests + self.unsent_requests;
-                worse(
-                    share(self.unsent_connections, whole),
-                    share(self.unsent_requests, requests),
-                )
-            }
-            Metric::Loss => loss,
-            Metric::Lost => Some(self.lost() as f64),
-            Metric::Duplicates => share(self.udp.duplicate_responses, self.awaited()),
-            Metric::Cps => self.cps,
-            Metric::Rps => self.rps,
-            Metric::Open => self.open,
-            _ => None,
-        }
-    }
 }
 
 /// Share of `part` in `whole`. A share of zero is not a measurement.
@@ -113,24 +34,9 @@ fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-fn worse(one: Option<f64>, other: Option<f64>) -> Option<f64> {
-    match (one, other) {
-        (Some(a), Some(b)) => Some(a.max(b)),
-        (one, other) => one.or(other),
-    }
-}
-
-#[allow(clippy::cast_precision_loss)]
+/// Value of a statistic of a criterion.
 fn stat(times: &Summary, stat: Stat) -> Option<f64> {
-    let of = |value: Option<i64>| value.map(|ns| ns as f64);
-    match stat {
-        Stat::Mean => times.mean,
-        Stat::P50 => of(times.p50),
-        Stat::P99 => of(times.p99),
-        Stat::P999 => of(times.p999),
-        Stat::P9999 => of(times.p9999),
-        Stat::Max => of(times.max),
-    }
+    times.statistic(stat.name())
 }
 
 #[allow(clippy::cast_precision_loss)]
@@ -148,9 +54,9 @@ impl Figures {
             return *measured;
         }
         if let Some(load) = &self.load
-            && let Some(measured) = load.measured(metric)
+            && !matches!(metric, Metric::Counter(_))
         {
-            return Some(measured);
+            return load::figures::section(load).measured(&metric.to_string());
         }
         let t = &self.totals;
         let ratio = |part: Option<u64>, whole: Option<u64>| share(part?, whole?);
@@ -160,13 +66,8 @@ impl Figures {
             Some(originals + t.lost_frames?)
         });
         match metric {
-            // Loads have these metrics in `own` only.
+            // Only loads have these metrics, and HTTP in `own`.
             Metric::Failed | Metric::Errors | Metric::Cps | Metric::Rps | Metric::Open => None,
-            Metric::Loss | Metric::Unsent | Metric::Duplicates | Metric::Lost
-                if self.load.is_some() =>
-            {
-                None
-            }
             Metric::Loss => ratio(t.lost_frames, offered),
             Metric::Unsent => ratio(t.unsent_frames, t.intended_frames),
             Metric::Duplicates => ratio(t.duplicate_frames, offered),
@@ -309,14 +210,17 @@ pub(crate) fn reports(judged: Vec<Judged>) -> Vec<CriterionReport> {
 
 #[cfg(test)]
 mod tests {
-    use wb_model::load::LoadPhaseReport;
+    use wb_figures::Merge;
+    use wb_model::load::{LoadPhaseReport, LoadTransport};
 
     use super::*;
 
     fn judged_of(text: &str, jobs: &[LoadJobReport]) -> (Option<f64>, bool) {
         let criterion: Criterion = text.parse().expect("a criterion");
+        let mut all = LoadJobReport::default();
+        jobs.iter().for_each(|job| all.merge(job));
         let figures = Figures {
-            load: Some(LoadFigures::of(jobs.iter())),
+            load: Some(all),
             ..Figures::default()
         };
         let judged = report(&criterion, figures.measured(&criterion.metric));

@@ -1,5 +1,6 @@
 //! Common parts of the accounts of several engines.
 
+use wb_figures::Section;
 use wb_measure::{Histogram, Measurement};
 use wb_model::{Totals, timeline::Distribution};
 
@@ -11,6 +12,13 @@ pub(crate) fn distribution(of: &str, name: &str, times: &Histogram) -> Option<Di
         .buckets()
         .map(|b| (signed(b.low), signed(b.high), b.count));
     (times.count() > 0).then(|| Distribution::from_buckets(of, name, buckets))
+}
+
+/// Distributions of a section, as parts of `of`.
+pub(crate) fn distributions_of_section(section: &Section<'_>, of: &str) -> Vec<Distribution> {
+    let all = section.times();
+    all.filter_map(|(def, times)| distribution(of, def.name, times.histogram()?))
+        .collect()
 }
 
 fn signed(amount: u64) -> i64 {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{LoadEnd, LoadTransport};
 use crate::{
     lateness::Lateness,
-    report::{Summary, Totals},
+    report::{Times, Totals},
 };
 
 /// Connection counts; each connection counts once: attempted = completed + failed + open.
@@ -48,6 +48,9 @@ pub struct ConnectionTotals {
     /// Part of the responses with an HTTP status of 400 or more.
     #[serde(default)]
     pub error_responses: u64,
+    /// UDP client: part of the requests that expect a response. Only known after a merge of several jobs.
+    #[serde(skip)]
+    pub awaited_requests: u64,
 }
 
 impl ConnectionTotals {
@@ -125,22 +128,22 @@ pub struct LoadJobReport {
     /// Number of combinations of addresses and ports, over all workers.
     pub tuples: u64,
     /// Client: time from SYN to SYN-ACK, in ns.
-    pub connect_ns: Summary,
+    pub connect_ns: Times,
     /// Client: time from a request to the first byte of its response, in ns.
-    pub first_byte_ns: Summary,
+    pub first_byte_ns: Times,
     /// Client: time from a request to the last byte of its response, in ns.
-    pub request_ns: Summary,
+    pub request_ns: Times,
     /// Client: time from the scheduled start of a request to the last byte of its response, in ns; only with a rate or
     /// an interval.
     #[serde(default)]
-    pub request_due_ns: Summary,
+    pub request_due_ns: Times,
     /// Time from a request to the last byte of its response, in ns; equal to `request_ns`.
     #[serde(default)]
-    pub since_sent_ns: Summary,
+    pub since_sent_ns: Times,
     /// Time from the scheduled start of a request to the last byte of its response, in ns. Without a rate or an
     /// interval, requests are scheduled when they are sent.
     #[serde(default)]
-    pub since_due_ns: Summary,
+    pub since_due_ns: Times,
     /// True if some UDP responses did not identify their requests. Responses are then matched by order, and times are
     /// estimates.
     #[serde(default)]
@@ -174,10 +177,16 @@ pub struct LoadPhaseReport {
     pub totals: ConnectionTotals,
     /// Connections that were due but not started.
     pub unsent_connections: u64,
-    /// New connections per second.
+    /// New connections per second, established or not.
     pub cps: f64,
+    /// Handshakes completed per second; the criterion `cps` of the phase `steady`.
+    #[serde(default)]
+    pub established_cps: f64,
     /// Requests per second.
     pub rps: f64,
+    /// Responses per second; the criterion `rps` of the phase `steady`.
+    #[serde(default)]
+    pub responses_rps: f64,
     /// Frames sent per second.
     pub tx_pps: f64,
     /// Frames of the load received per second.

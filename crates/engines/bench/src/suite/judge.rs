@@ -566,7 +566,7 @@ fn judge_connections(
             trial.unsent = job.unsent_requests;
             trial.offered = per_second(of_phase.requests);
             trial.forwarded = per_second(of_phase.responses);
-            trial.latency_ns = job.request_ns;
+            trial.latency_ns = *job.request_ns;
         }
         Quantity::Cc => {
             trial.tx = totals.attempted_connections;
@@ -575,7 +575,7 @@ fn judge_connections(
             trial.unsent = job.unsent_connections;
             trial.offered = of_phase.open_connections as f64;
             trial.forwarded = of_phase.open_connections as f64;
-            trial.latency_ns = job.request_ns;
+            trial.latency_ns = *job.request_ns;
         }
         _ => {
             trial.tx = totals.attempted_connections;
@@ -584,7 +584,7 @@ fn judge_connections(
             trial.unsent = job.unsent_connections;
             trial.offered = per_second(of_phase.attempted_connections);
             trial.forwarded = per_second(of_phase.completed_connections);
-            trial.latency_ns = job.connect_ns;
+            trial.latency_ns = *job.connect_ns;
         }
     }
     trial.loss_ratio = match trial.tx {

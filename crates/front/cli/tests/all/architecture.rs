@@ -106,6 +106,18 @@ fn tokio_stays_out_of_the_data_plane() {
     }
 }
 
+#[test]
+fn figures_stay_out_of_the_data_plane() {
+    for package in packages() {
+        let (name, path) = (&package["name"], package["manifest_path"].as_str().unwrap());
+        if matches!(layer(path), "core" | "ports" | "engines") && name != "wb-model" {
+            let mut dependencies = package["dependencies"].as_array().unwrap().iter();
+            let uses = dependencies.any(|d| d["name"] == "wb-figures");
+            assert!(!uses, "{name} uses wb-figures");
+        }
+    }
+}
+
 /// Lines of a file that are no test and no example: up to its test module, without comments.
 fn working_lines(text: &str) -> impl Iterator<Item = &str> {
     let end = text.find("mod tests {").unwrap_or(text.len());

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use wb_figures::Better;
 
 use super::{
     Run, content,
     document::{Block, Cell, Document, Mark, Section, Table},
-    metrics::{Better, Metric, metrics},
+    metrics::{Metric, metrics},
     plot::Plot,
 };
 
@@ -177,10 +178,10 @@ fn figures(runs: &[Run]) -> Section {
     let judged = differing(runs).is_empty();
     let all: Vec<Vec<Metric>> = runs.iter().map(|run| metrics(&run.report)).collect();
     // In the order of the first run; names that only other runs have come last.
-    let mut names: Vec<(&str, &str)> = Vec::new();
-    for m in all.iter().flatten() {
-        if !names.contains(&(&m.of, &m.name)) {
-            names.push((&m.of, &m.name));
+    let mut names: Vec<(&str, &str, &str)> = Vec::new();
+    for m in all.iter().flatten().filter(|m| m.is_compared) {
+        if !names.contains(&(&m.of, &m.name, &m.label)) {
+            names.push((&m.of, &m.name, &m.label));
         }
     }
     let mut head: Vec<(String, super::Side)> = vec![
@@ -197,10 +198,10 @@ fn figures(runs: &[Run]) -> Section {
         head,
         ..Table::default()
     };
-    for (of, name) in names {
+    for (of, name, label) in names {
         let find = |list: &'_ [Metric]| list.iter().find(|m| m.of == of && m.name == name).cloned();
         let first = all.first().and_then(|list| find(list));
-        let mut cells: Vec<Cell> = vec![of.into(), title(name).into()];
+        let mut cells: Vec<Cell> = vec![of.into(), label.into()];
         for (i, list) in all.iter().enumerate() {
             let own = find(list);
             cells.push(
@@ -227,23 +228,6 @@ fn figures(runs: &[Run]) -> Section {
         false => format!("Baseline: {first}. The plans differ, so no change is marked."),
     });
     section
-}
-
-/// Title of a metric. Its name is a key of CSV files and therefore stable.
-fn title(name: &str) -> String {
-    let titles = [
-        (" a second", " per second"),
-        ("request to its answer", "request to response"),
-        ("connection set up", "connection setup"),
-        ("throughput back", "reverse throughput"),
-        ("CPU here", "local CPU"),
-        ("CPU there", "remote CPU"),
-        ("an operation", "operation"),
-        ("longest absence", "longest pause"),
-    ];
-    titles.iter().fold(name.to_owned(), |text, (key, title)| {
-        text.replace(key, title)
-    })
 }
 
 /// Difference of a figure; if it is `judged`, with a mark for better or worse.

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     figures::{UNKNOWN, count, count_or, exact_pps, rate_bps, ratio, share, time_ns},
+    sections,
     text::{self, rates::differs},
 };
 
@@ -34,10 +35,12 @@ pub(super) fn document(report: &Report) -> Document {
     for section in suite::sections(report) {
         document.section(section);
     }
-    document.section(engines::loads(report, course));
+    for kind in ["load", "capture"] {
+        let jobs = sections::of_kind(report, kind);
+        document.section(sections::document::section(&jobs, course));
+    }
     document.section(engines::http(report, course));
     document.section(engines::sockets(report, course));
-    document.section(engines::captures(report, course));
     document.section(all_times(report));
     document.section(beside(report, course));
     document.section(engines::probes(report));

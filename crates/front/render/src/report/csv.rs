@@ -16,7 +16,7 @@ pub fn csv(runs: &[Run]) -> String {
         };
         row("", "verdict", super::content::word(run.report.verdict), "");
         for m in metrics(&run.report) {
-            row(&m.of, &m.name, &m.value.to_string(), m.unit);
+            row(&m.of, &m.name, &m.value.to_string(), &m.unit);
         }
     }
     out

@@ -1,32 +1,33 @@
 //! The figures of a run by their names, in base units, for comparisons and for CSV files.
 
+use std::borrow::Cow;
+
+use wb_figures::{Better, Section, Show, Value};
 use wb_model::{
     Report, Summary,
     bench::{Quantity, SuiteResult, SuiteTest},
-    load::LoadEnd,
 };
 
-use crate::figures::{count, ratio, significant, time_ns};
-
-/// Direction in which a figure improves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Better {
-    Higher,
-    Lower,
-    /// Neither direction.
-    Neither,
-}
+use crate::{
+    figures::{count, ratio, significant, time_ns},
+    sections,
+};
 
 /// One figure.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Metric {
-    /// Owner: `load: web`; empty for the whole run.
+    /// Owner: `load web`; empty for the whole run.
     pub(super) of: String,
+    /// Stable name, as in CSV files.
     pub(super) name: String,
+    /// Name for people.
+    pub(super) label: String,
     /// `frames`, `pps`, `bit/s`, `ns`, `share`.
-    pub(super) unit: &'static str,
+    pub(super) unit: Cow<'static, str>,
     pub(super) value: f64,
     pub(super) better: Better,
+    /// Shown in comparisons.
+    pub(super) is_compared: bool,
 }
 
 impl Metric {
@@ -34,7 +35,7 @@ impl Metric {
     pub(super) fn text(&self, value: f64) -> String {
         let sign = if value < 0.0 { "-" } else { "" };
         let amount = value.abs();
-        let rest = match self.unit {
+        let rest = match &*self.unit {
             "ns" => time_ns(amount),
             "share" => ratio(amount),
             "bit/s" => crate::figures::rate_bps(amount),
@@ -143,43 +144,8 @@ pub(super) fn metrics(report: &Report) -> Vec<Metric> {
         );
         list.summary("latency", &job.latency_ns);
     }
-    for job in report.load.iter().flat_map(|l| &l.jobs) {
-        let end = match job.end {
-            LoadEnd::Client => "client",
-            LoadEnd::Server => "server",
-        };
-        list.of = format!("{end} {}", job.name);
-        let steady = job.phases.iter().find(|p| p.phase == "steady");
-        list.add(
-            "connections a second, steady",
-            "cps",
-            steady.map(|p| p.cps),
-            Better::Higher,
-        );
-        list.add(
-            "requests a second, steady",
-            "rps",
-            steady.map(|p| p.rps),
-            Better::Higher,
-        );
-        for (name, n, better) in [
-            (
-                "attempted",
-                job.totals.attempted_connections,
-                Better::Neither,
-            ),
-            (
-                "completed",
-                job.totals.completed_connections,
-                Better::Neither,
-            ),
-            ("failed", job.totals.failed_connections, Better::Lower),
-            ("unsent", job.unsent_connections, Better::Lower),
-        ] {
-            list.add(name, "connections", Some(n as f64), better);
-        }
-        list.summary("SYN to SYN-ACK", &job.connect_ns);
-        list.summary("request to its answer", &job.request_ns);
+    for section in sections::all(report) {
+        list.section(&section);
     }
     for job in report.http.iter().flat_map(|h| &h.jobs) {
         list.of = format!("http {}", job.name);
@@ -246,39 +212,6 @@ pub(super) fn metrics(report: &Report) -> Vec<Metric> {
         );
         list.summary("an operation", &job.latency_ns);
     }
-    let captures = report.capture.iter().map(|c| ("capture".to_owned(), c));
-    for (name, c) in captures.chain(
-        report
-            .captures
-            .iter()
-            .map(|(n, c)| (format!("capture {n}"), c)),
-    ) {
-        list.of = name;
-        list.add(
-            "passed the filter",
-            "frames",
-            Some(c.filter_accept_frames as f64),
-            Better::Neither,
-        );
-        list.add(
-            "captured",
-            "frames",
-            Some(c.captured_frames as f64),
-            Better::Neither,
-        );
-        let missed = [
-            c.kernel_drop_frames,
-            c.not_written_frames,
-            c.queue_drop_frames,
-            c.not_read_frames,
-        ];
-        list.add(
-            "missed",
-            "frames",
-            Some(missed.iter().map(|n| *n as f64).sum()),
-            Better::Lower,
-        );
-    }
     for r in report.lb_results() {
         list.of = crate::lb::title(r.metric, r.size);
         let unit = match r.unit.as_str() {
@@ -317,10 +250,52 @@ impl List {
         self.metrics.push(Metric {
             of: self.of.clone(),
             name: name.to_owned(),
-            unit,
+            label: title(name),
+            unit: unit.into(),
             value,
             better,
+            is_compared: true,
         });
+    }
+
+    /// Adds all numbers of a section.
+    fn section(&mut self, section: &Section<'_>) {
+        let of = match section.job == section.kind {
+            true => section.job.to_owned(),
+            false => format!("{} {}", section.kind, section.job),
+        };
+        for figure in &section.figures {
+            let def = figure.def;
+            let is_compared = match def.show {
+                Show::Always => true,
+                Show::Details => false,
+                Show::IfAny => figure.value.is_any(),
+                Show::Never => figure.value.is_any() && def.better != Better::Neither,
+            };
+            let mut add = |name: String, label: String, value: f64, better| {
+                let is_compared = is_compared && !name.ends_with("_stddev");
+                self.metrics.push(Metric {
+                    of: of.clone(),
+                    name,
+                    label,
+                    unit: def.unit.symbol(),
+                    value,
+                    better,
+                    is_compared,
+                });
+            };
+            if let Value::Times(times) = figure.value {
+                for (statistic, value) in times.statistics() {
+                    let label = format!("{} {}", figure.label(), Summary::label(statistic));
+                    if let Some(value) = value.filter(|_| times.samples > 0) {
+                        let name = format!("{}_{statistic}", def.name);
+                        add(name, label, value, Better::Lower);
+                    }
+                }
+            } else if let Some(value) = figure.value.number() {
+                add(def.name.to_owned(), figure.label(), value, def.better);
+            }
+        }
     }
 
     /// Adds the result of a test of a suite.
@@ -414,17 +389,10 @@ impl List {
     }
 
     fn summary(&mut self, name: &str, s: &Summary) {
-        let whole = |ns: Option<i64>| ns.filter(|_| s.samples > 0).map(|ns| ns as f64);
-        for (which, value) in [
-            ("min", whole(s.min)),
-            ("mean", s.mean.filter(|_| s.samples > 0)),
-            ("p50", whole(s.p50)),
-            ("p90", whole(s.p90)),
-            ("p99", whole(s.p99)),
-            ("p99.9", whole(s.p999)),
-            ("p99.99", whole(s.p9999)),
-            ("max", whole(s.max)),
-        ] {
+        let statistics = s
+            .statistics()
+            .filter(|(name, _)| s.samples > 0 && *name != "stddev");
+        for (which, value) in statistics.map(|(name, value)| (Summary::label(name), value)) {
             // If a figure can be negative, less is not better.
             let better = if name == "IPDV" {
                 Better::Neither
@@ -434,4 +402,21 @@ impl List {
             self.add(&format!("{name} {which}"), "ns", value, better);
         }
     }
+}
+
+/// Title of a metric. Its name is a key of CSV files and therefore stable.
+fn title(name: &str) -> String {
+    let titles = [
+        (" a second", " per second"),
+        ("request to its answer", "request to response"),
+        ("connection set up", "connection setup"),
+        ("throughput back", "reverse throughput"),
+        ("CPU here", "local CPU"),
+        ("CPU there", "remote CPU"),
+        ("an operation", "operation"),
+        ("longest absence", "longest pause"),
+    ];
+    titles.iter().fold(name.to_owned(), |text, (key, title)| {
+        text.replace(key, title)
+    })
 }

@@ -10,10 +10,10 @@ mod engines;
 mod html;
 mod markdown;
 mod metrics;
-mod over_time;
+pub(crate) mod over_time;
 mod plot;
 mod suite;
-mod times;
+pub(crate) mod times;
 
 pub use self::{
     csv::csv,
@@ -26,6 +26,8 @@ pub use self::{
 use wb_model::Report;
 
 pub use crate::chart::lines::svg;
+
+pub(crate) use self::over_time::{Course, rises};
 
 /// A run with its name.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ use super::{
 const MOST_LINES: usize = 12;
 
 /// A timeline with lists of the required length, whatever wrote it.
-pub(super) struct Course<'a> {
+pub(crate) struct Course<'a> {
     timeline: &'a Timeline,
     seconds: Vec<f64>,
     /// Minimum interval of a rate: the last moment may be just behind the previous one, and a single frame would be a
@@ -38,12 +38,12 @@ impl<'a> Course<'a> {
         })
     }
 
-    fn column(&self, of: &str, name: &str) -> Option<&'a Column> {
+    pub(crate) fn column(&self, of: &str, name: &str) -> Option<&'a Column> {
         self.timeline.column(of, name)
     }
 
     /// Owners of the columns that begin with this word: `job `, `port `.
-    fn owners(&self, kind: &str) -> Vec<&'a str> {
+    pub(crate) fn owners(&self, kind: &str) -> Vec<&'a str> {
         let mut owners: Vec<&str> = Vec::new();
         for column in &self.timeline.columns {
             if column.of.starts_with(kind) && !owners.contains(&column.of.as_str()) {
@@ -77,13 +77,19 @@ impl<'a> Course<'a> {
         rates
     }
 
-    fn rate_of(&self, of: &str, name: &str, called: &str, factor: f64) -> Option<Series> {
+    pub(crate) fn rate_of(
+        &self,
+        of: &str,
+        name: &str,
+        called: &str,
+        factor: f64,
+    ) -> Option<Series> {
         let column = self.column(of, name)?;
         Some(Series::line(called, self.rate(column, factor)))
     }
 
     /// Mean of the values between two moments: the rise of their sum divided by the rise of their number.
-    fn mean_of(&self, of: &str, stem: &str, called: &str) -> Option<Series> {
+    pub(crate) fn mean_of(&self, of: &str, stem: &str, called: &str) -> Option<Series> {
         let sum = self.column(of, &format!("{stem}_sum_ns"))?;
         let number = self.column(of, &format!("{stem}_samples"))?;
         let mut last: Option<(f64, f64)> = None;
@@ -98,7 +104,12 @@ impl<'a> Course<'a> {
     }
 
     /// Percentiles of the values between two moments.
-    fn percentiles_of(&self, of: &str, stem: &str, called: &str) -> impl Iterator<Item = Series> {
+    pub(crate) fn percentiles_of(
+        &self,
+        of: &str,
+        stem: &str,
+        called: &str,
+    ) -> impl Iterator<Item = Series> {
         PERCENTILES.iter().filter_map(move |(percent, ends)| {
             let column = self.column(of, &format!("{stem}_{ends}"))?;
             let values = column.values.iter().map(|ns| ns.map(|ns| ns / 1e9));
@@ -109,12 +120,12 @@ impl<'a> Course<'a> {
         })
     }
 
-    fn level_of(&self, of: &str, name: &str, called: &str) -> Option<Series> {
+    pub(crate) fn level_of(&self, of: &str, name: &str, called: &str) -> Option<Series> {
         let column = self.column(of, name)?;
         Some(Series::line(called, column.values.clone()))
     }
 
-    fn plot(
+    pub(crate) fn plot(
         &self,
         name: &str,
         title: &str,
@@ -241,7 +252,8 @@ fn is_of_frames(course: &Course<'_>, of: &str) -> bool {
         .any(|name| course.column(of, name).is_some())
 }
 
-fn rises(column: Option<&Column>) -> bool {
+/// Returns true if the column has different values.
+pub(crate) fn rises(column: Option<&Column>) -> bool {
     let known = column.map(|c| c.values.iter().flatten());
     known.is_some_and(|mut known| {
         let first = known.next();
@@ -380,73 +392,6 @@ pub(super) fn beside(section: &mut Section, course: &Course<'_>) {
     ));
 }
 
-/// Connections and requests of loads.
-pub(super) fn loads(section: &mut Section, course: &Course<'_>) {
-    let mut all = |of: &str, stem: &str, name: &str| {
-        let rates = [
-            ("attempted_connections", "attempted"),
-            ("established_connections", "established"),
-            ("completed_connections", "completed"),
-            ("failed_connections", "failed"),
-        ];
-        let rates: Vec<Series> = rates
-            .iter()
-            .filter_map(|(column, called)| course.rate_of(of, column, called, 1.0))
-            .collect();
-        let id = |what: &str| format!("{stem}-{what}");
-        section.plot(course.plot(
-            &id("connections"),
-            &format!("Connections per second{name}"),
-            Y::new("rate", "cps"),
-            rates,
-        ));
-        let open = course.level_of(of, "open_connections", "open");
-        section.plot(course.plot(
-            &id("open"),
-            &format!("Open connections{name}"),
-            Y::new("connections", ""),
-            open,
-        ));
-        let requests: Vec<Series> = [("requests", "requests"), ("responses", "responses")]
-            .iter()
-            .filter(|(column, _)| rises(course.column(of, column)))
-            .filter_map(|(column, called)| course.rate_of(of, column, called, 1.0))
-            .collect();
-        section.plot(course.plot(
-            &id("requests"),
-            &format!("Requests per second{name}"),
-            Y::new("rate", "rps"),
-            requests,
-        ));
-        let times = [
-            ("request", "request to response"),
-            ("connect", "SYN to SYN-ACK"),
-        ];
-        let times = times.iter().flat_map(|(column, called)| {
-            let mean = course.mean_of(of, column, &format!("{called}, mean"));
-            let called = format!("{called}, ");
-            let percentiles: Vec<_> = course.percentiles_of(of, column, &called).collect();
-            mean.into_iter().chain(percentiles)
-        });
-        section.plot(course.plot(
-            &id("latency-course"),
-            &format!("Times per interval: mean, and percentiles within 3 %{name}"),
-            Y::new("time", "s"),
-            times,
-        ));
-    };
-    all("load", "load", "");
-    for of in course.owners("job ") {
-        if course.column(of, "attempted_connections").is_some() {
-            all(
-                of,
-                &format!("load-{}", short(of)),
-                &format!(": {}", short(of)),
-            );
-        }
-    }
-}
-
 /// HTTP loads.
 pub(super) fn http(section: &mut Section, course: &Course<'_>) {
     let rates = [
@@ -507,55 +452,6 @@ pub(super) fn http(section: &mut Section, course: &Course<'_>) {
         Y::new("throughput", "bit/s"),
         bits,
     ));
-}
-
-/// Captures.
-pub(super) fn captures(section: &mut Section, course: &Course<'_>) {
-    for of in course.owners("capture") {
-        let name = if of.contains(' ') {
-            format!(": {}", short(of))
-        } else {
-            String::new()
-        };
-        let id = |what: &str| format!("{}-{what}", of.replace(' ', "-"));
-        let frames = [
-            ("read_frames", "read"),
-            ("written_frames", "written"),
-            ("kernel_drop_frames", "dropped by the kernel"),
-        ];
-        let frames = frames
-            .iter()
-            .filter_map(|(column, called)| course.rate_of(of, column, called, 1.0));
-        section.plot(course.plot(
-            &id("frames"),
-            &format!("Captured and dropped frames{name}"),
-            Y::new("rate", "pps"),
-            frames,
-        ));
-        let octets = [
-            ("read_octets", "frames read"),
-            ("file_octets", "files written"),
-        ];
-        let octets = octets
-            .iter()
-            .filter_map(|(column, called)| course.rate_of(of, column, called, 1.0));
-        section.plot(course.plot(
-            &id("octets"),
-            &format!("Bytes captured{name}"),
-            Y::new("rate", "B/s"),
-            octets,
-        ));
-        let free = course.level_of(of, "buffers_free", "empty buffers");
-        // If none is ever in use, there are none.
-        let any = |s: &Series| s.values.iter().flatten().any(|n| *n > 0.0);
-        let free = free.filter(any);
-        section.plot(course.plot(
-            &id("buffers"),
-            &format!("Buffers between readers and writer{name}"),
-            Y::new("buffers", ""),
-            free,
-        ));
-    }
 }
 
 /// Socket tests that report no intervals.

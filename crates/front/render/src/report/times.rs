@@ -3,38 +3,23 @@
 use wb_model::{Report, Summary, timeline::Distribution};
 
 use super::{
-    document::{Section, Table},
+    document::{Section, Side, Table},
     plot::{Form, Plot, Scale, Series, X, Y},
 };
 use crate::figures::{UNKNOWN, count, time_ns};
 
 /// A table of times; the names of its rows are in the order of the summaries.
-pub(super) fn table<'a>(
+pub(crate) fn table<'a>(
     caption: &str,
     rows: impl IntoIterator<Item = (String, &'a Summary)>,
 ) -> Table {
-    let head = [
-        "time", ">samples", ">min", ">mean", ">stddev", ">p50", ">p90", ">p99", ">p99.9",
-        ">p99.99", ">max",
-    ];
-    let mut table = Table::new(caption, &head);
+    let mut table = Table::new(caption, &["time", ">samples"]);
+    let head = |(name, _)| (Summary::label(name).to_owned(), Side::Right);
+    table.head.extend(Summary::default().statistics().map(head));
     for (name, s) in rows.into_iter().filter(|(_, s)| s.samples > 0) {
-        let whole =
-            |ns: Option<i64>| ns.map_or_else(|| UNKNOWN.to_owned(), |ns| time_ns(ns as f64));
-        let exact = |ns: Option<f64>| ns.map_or_else(|| UNKNOWN.to_owned(), time_ns);
-        table.row([
-            name,
-            count(s.samples),
-            whole(s.min),
-            exact(s.mean),
-            exact(s.stddev),
-            whole(s.p50),
-            whole(s.p90),
-            whole(s.p99),
-            whole(s.p999),
-            whole(s.p9999),
-            whole(s.max),
-        ]);
+        let known = |ns: Option<f64>| ns.map_or_else(|| UNKNOWN.to_owned(), time_ns);
+        let cells = s.statistics().map(|(_, value)| known(value));
+        table.row([name, count(s.samples)].into_iter().chain(cells));
     }
     table
 }
@@ -152,23 +137,19 @@ fn value_at(d: &Distribution, rank: f64) -> f64 {
 
 fn tail_of_summary(s: &Summary) -> Option<Plot> {
     let last = 1.0 - 1.0 / (s.samples.max(2) as f64);
-    let mut points: Vec<(f64, i64)> = [
-        (0.0, s.min),
-        (0.5, s.p50),
-        (0.9, s.p90),
-        (0.99, s.p99),
-        (0.999, s.p999),
-        (0.9999, s.p9999),
-        (last, s.max),
-    ]
-    .into_iter()
-    .filter_map(|(share, ns)| Some((share, ns?)))
-    .filter(|(share, _)| s.samples > 0 && *share <= last)
-    .collect();
+    let ends = [(0.0, s.statistic("min")), (last, s.statistic("max"))];
+    let percentiles = Summary::PERCENTILES.iter();
+    let percentiles = percentiles.map(|(name, _, at)| (*at as f64 / 1e6, s.statistic(name)));
+    let mut points: Vec<(f64, f64)> = ends
+        .into_iter()
+        .chain(percentiles)
+        .filter_map(|(share, ns)| Some((share, ns?)))
+        .filter(|(share, _)| s.samples > 0 && *share <= last)
+        .collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (shares, values) = points
         .into_iter()
-        .map(|(share, ns)| (share, Some(ns as f64 / 1e9)))
+        .map(|(share, ns)| (share, Some(ns / 1e9)))
         .unzip();
     let series = vec![Series::line("latency", values).as_form(Form::Marks)];
     let y = Y::new("time", "s").log();

@@ -2,16 +2,14 @@
 //!
 //! Each section is a file; this one puts them in order.
 
-mod capture;
 mod counts;
 mod http;
-mod load;
 pub(crate) mod plan;
 mod ports;
 mod probes;
 pub(crate) mod rates;
 pub mod socket;
-mod times;
+pub(crate) mod times;
 mod workers;
 
 use wb_model::{Lateness, Report, Verdict, criteria::CriterionLimit, report::CriterionReport};
@@ -19,6 +17,7 @@ use wb_model::{Lateness, Report, Verdict, criteria::CriterionLimit, report::Crit
 use crate::{
     figures::{count, ratio_to, significant, time_ns, trimmed},
     page::{Page, Tone},
+    sections,
 };
 
 /// Level of detail and form.
@@ -53,7 +52,7 @@ pub fn report(report: &Report, options: &Options) -> String {
     criteria(&mut page, &report.criteria);
     warnings(&mut page, &report.warnings);
     plan::section(&mut page, &report.plan);
-    load::section(&mut page, report, options.verbose);
+    sections_of(&mut page, report, "load", options.verbose);
     http::section(&mut page, report, options.verbose);
     socket::section(&mut page, report, options.verbose);
     for job in &report.jobs {
@@ -68,12 +67,7 @@ pub fn report(report: &Report, options: &Options) -> String {
             workers::streams(&mut page, &job.streams);
         }
     }
-    if let Some(only) = &report.capture {
-        capture::section(&mut page, "capture", only);
-    }
-    for (name, one) in &report.captures {
-        capture::section(&mut page, &format!("capture: {name}"), one);
-    }
+    sections_of(&mut page, report, "capture", options.verbose);
     crate::lb::section(&mut page, report);
     crate::suite::section(&mut page, report, options.verbose);
     // With limits of a load balancer they are shown in that section.
@@ -107,6 +101,12 @@ pub fn report(report: &Report, options: &Options) -> String {
     workers::section(&mut page, report, options.verbose);
     ports::section(&mut page, report, options.verbose);
     page.finish()
+}
+
+fn sections_of(page: &mut Page, report: &Report, kind: &str, details: bool) {
+    for section in sections::of_kind(report, kind) {
+        sections::text::section(page, &section, details);
+    }
 }
 
 fn job_title(name: &str, tx: Option<&str>, rx: Option<&str>) -> String {

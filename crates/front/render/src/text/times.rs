@@ -51,7 +51,7 @@ pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
 }
 
 /// Table of the named distributions that have samples.
-pub(super) fn distributions(page: &mut Page, all: &[(&'static str, &Summary)]) {
+pub(crate) fn distributions(page: &mut Page, all: &[(&'static str, &Summary)]) {
     let columns: Vec<Column> = all
         .iter()
         .filter(|(_, s)| s.samples > 0)
@@ -168,20 +168,14 @@ impl<'a> Column<'a> {
     }
 }
 
-#[allow(clippy::cast_precision_loss)]
-fn figures(s: &Summary) -> [(&'static str, Option<f64>); 9] {
-    let whole = |v: Option<i64>| v.map(|v| v as f64);
-    [
-        ("min", whole(s.min)),
-        ("mean", s.mean),
-        ("p50", whole(s.p50)),
-        ("p90", whole(s.p90)),
-        ("p99", whole(s.p99)),
-        ("p99.9", whole(s.p999)),
-        ("p99.99", whole(s.p9999)),
-        ("max", whole(s.max)),
-        ("stddev", s.stddev),
-    ]
+/// Statistics with their labels, with the standard deviation at the end.
+fn figures(s: &Summary) -> Vec<(&'static str, Option<f64>)> {
+    let mut all: Vec<_> = s
+        .statistics()
+        .map(|(name, value)| (Summary::label(name), value))
+        .collect();
+    all.sort_by_key(|(name, _)| *name == "stddev");
+    all
 }
 
 fn clock(page: &mut Page, report: &Report, verbose: bool) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use wb_figures::Merge;
 use wb_load::{LoadOutcome, LoadTotals, PhaseTotals};
 use wb_measure::Histogram;
 use wb_model::{
@@ -9,20 +10,20 @@ use wb_model::{
     lateness::{MISSED, WAS_LATE},
     load::{
         ConnectionTotals, LoadEnd, LoadJob, LoadJobReport, LoadPhaseReport, LoadRate, LoadReport,
-        LoadRouteReport, LoadTransport, LoadWorkerReport,
+        LoadRouteReport, LoadTransport, LoadWorkerReport, figures::section,
     },
     report::Rates,
     timeline::Distribution,
 };
-use wb_tcp::{Counters, IcmpNews, Latencies};
+use wb_tcp::{Counters, IcmpNews};
 
 use super::run::{Loads, connections, totals_of};
 use crate::{
     End,
-    criteria::{self, Figures, LoadFigures, Offered, Shortfall},
+    criteria::{self, Figures, Offered, Shortfall},
     engine::{Ended, Settled, Stamping, Times},
     lateness,
-    settle::{distribution, error_responses, share, signal_name},
+    settle::{distributions_of_section, error_responses, share, signal_name},
 };
 
 /// Bytes of the FCS, which the counters do not include.
@@ -68,7 +69,9 @@ fn settle_job(run: &Loads, ended: &Ended, job: usize) -> SettledJob {
     let mut ports = run.ports.iter();
     let port = ports.find(|port| port.plan.name == plan.port);
     let carrier_downs = port.map(|port| ended.grew(port, "carrier_downs"));
-    let times = |histogram: &Histogram| histogram.summary();
+    let times = |histogram: &Histogram| wb_measure::Times::from(histogram);
+    let request_ns = times(&totals.latencies.answer);
+    let request_due_ns = times(&totals.latencies.since_due);
     let report = LoadJobReport {
         name: plan.name.clone(),
         port: plan.port.clone(),
@@ -88,13 +91,13 @@ fn settle_job(run: &Loads, ended: &Ended, job: usize) -> SettledJob {
         },
         connect_ns: times(&totals.latencies.connect),
         first_byte_ns: times(&totals.latencies.first_byte),
-        request_ns: times(&totals.latencies.answer),
-        request_due_ns: times(&totals.latencies.since_due),
-        since_sent_ns: times(&totals.latencies.answer),
-        since_due_ns: match totals.latencies.since_due.count() {
-            0 => times(&totals.latencies.answer),
-            _ => times(&totals.latencies.since_due),
+        since_sent_ns: request_ns.clone(),
+        since_due_ns: match request_due_ns.samples {
+            0 => request_ns.clone(),
+            _ => request_due_ns.clone(),
         },
+        request_ns,
+        request_due_ns,
         latency_is_estimate: totals.counters.udp_by_order > 0,
         phases: totals.phases.iter().map(phase).collect(),
         routes: routes(plan, links()),
@@ -162,7 +165,9 @@ fn phase(p: &PhaseTotals) -> LoadPhaseReport {
         totals: connections(c),
         unsent_connections: p.launch.unsent + p.launch.no_tuple,
         cps: p.per_second(c.attempted),
+        established_cps: p.per_second(c.established),
         rps: p.per_second(c.requests),
+        responses_rps: p.per_second(c.responses),
         tx_pps: p.per_second(c.tx_frames),
         rx_pps: p.per_second(rx_frames),
         tx_bps: bits(c.tx_octets, c.tx_frames),
@@ -180,18 +185,14 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
         false => LoadEnd::Server,
     };
     let of_shown = || settled.iter().filter(|s| s.report.end == shown);
-    let connections = of_shown().fold(ConnectionTotals::default(), |sum, s| {
-        sum.plus(&s.report.totals)
-    });
-    let totals = Totals {
-        connections: Some(connections),
-        ..of_shown().fold(Totals::default(), |sum, s| sum.plus(&s.report.frames))
-    };
+    let Figures {
+        totals, latency, ..
+    } = figures(of_shown());
+    let connections = totals.connections.unwrap_or_default();
     let judged = criteria::judge(&run.plan, |job| match job {
         None => figures(of_shown()),
         Some(name) => figures(settled.iter().filter(|s| s.report.name == name)),
     });
-    let latency = figures(of_shown()).latency;
     let unsent: u64 = of_shown()
         .map(|s| s.report.unsent_connections + s.report.unsent_requests + s.report.waited_requests)
         .sum();
@@ -258,50 +259,36 @@ fn times_end(settled: &[SettledJob]) -> &'static str {
     }
 }
 
+/// Some of the jobs as one.
+fn together<'a>(jobs: impl Iterator<Item = &'a SettledJob>) -> LoadJobReport {
+    let mut all = LoadJobReport::default();
+    jobs.for_each(|s| all.merge(&s.report));
+    all
+}
+
 /// Distributions of response times: one for all jobs together and, if there are several, one for each job.
 fn distributions<'a>(jobs: impl Iterator<Item = &'a SettledJob> + Clone) -> Vec<Distribution> {
-    let mut list = Vec::new();
-    let mut tell = |of: &str, jobs: &mut dyn Iterator<Item = &'a SettledJob>| {
-        let mut sum = Latencies::default();
-        jobs.for_each(|s| sum.merge(&s.totals.latencies));
-        for (name, times) in [
-            ("connect_ns", &sum.connect),
-            ("first_byte_ns", &sum.first_byte),
-            ("request_ns", &sum.answer),
-            ("request_due_ns", &sum.since_due),
-        ] {
-            list.extend(distribution(of, name, times));
-        }
-    };
-    tell("", &mut jobs.clone());
-    if jobs.clone().nth(1).is_some() {
-        jobs.for_each(|job| tell(&job.report.name, &mut std::iter::once(job)));
+    let several = jobs.clone().nth(1).is_some();
+    let mut list = distributions_of_section(&section(&together(jobs.clone())), "");
+    for job in jobs.filter(|_| several) {
+        list.extend(distributions_of_section(
+            &section(&job.report),
+            &job.report.name,
+        ));
     }
     list
 }
 
 /// Measurements of some of the jobs together.
 fn figures<'a>(jobs: impl Iterator<Item = &'a SettledJob> + Clone) -> Figures {
-    let reports = || jobs.clone().map(|s| &s.report);
-    let times = |of: fn(&LoadTotals) -> &Histogram| {
-        let mut sum = Histogram::default();
-        jobs.clone().for_each(|s| sum.merge(of(&s.totals)));
-        sum.summary()
-    };
-    let due = times(|totals| &totals.latencies.since_due);
-    let latency = times(|totals| &totals.latencies.answer);
+    let all = together(jobs);
     Figures {
         totals: Totals {
-            connections: Some(reports().fold(ConnectionTotals::default(), |sum, job| {
-                sum.plus(&job.totals)
-            })),
-            ..reports().fold(Totals::default(), |sum, job| sum.plus(&job.frames))
+            connections: Some(all.totals),
+            ..all.frames
         },
-        rates: rates(reports()),
-        latency,
-        connect: times(|totals| &totals.latencies.connect),
-        http: if due.samples > 0 { due } else { latency },
-        load: Some(LoadFigures::of(reports())),
+        latency: *all.request_ns,
+        load: Some(all),
         ..Figures::default()
     }
 }
@@ -313,11 +300,8 @@ fn lateness_of(settled: &[SettledJob]) -> Lateness {
 }
 
 fn defect(totals: &Totals, settled: &[SettledJob]) -> Option<String> {
-    let adds_up = |job: &LoadJobReport| {
-        let asks = (job.end, job.transport) == (LoadEnd::Client, LoadTransport::Udp);
-        job.totals.adds_up() && (!asks || job.totals.requests_add_up())
-    };
-    let wrong = !totals.adds_up() || settled.iter().any(|s| !adds_up(&s.report));
+    let adds_up = |s: &SettledJob| section(&s.report).wrong().next().is_none();
+    let wrong = !totals.adds_up() || !settled.iter().all(adds_up);
     wrong.then(|| {
         "the connection or request counts do not add up; this is a bug in wirebench".to_owned()
     })

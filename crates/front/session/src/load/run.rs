@@ -573,6 +573,7 @@ pub(super) fn connections(c: &wb_tcp::Counters) -> ConnectionTotals {
         open_connections: c.open,
         requests: c.requests,
         responses: c.responses,
+        ..ConnectionTotals::default()
     }
 }
 

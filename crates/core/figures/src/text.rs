@@ -6,7 +6,7 @@ pub const UNKNOWN: &str = "-";
 /// A count with its digits in groups of three.
 ///
 /// ```
-/// assert_eq!(wb_render::figures::count(1_234_567), "1,234,567");
+/// assert_eq!(wb_figures::text::count(1_234_567), "1,234,567");
 /// ```
 #[must_use]
 pub fn count(n: u64) -> String {
@@ -22,7 +22,7 @@ pub fn count_or(n: Option<u64>) -> String {
 /// Frames per second in three digits.
 ///
 /// ```
-/// assert_eq!(wb_render::figures::rate_pps(1_234_567.0), "1.23 Mpps");
+/// assert_eq!(wb_figures::text::rate_pps(1_234_567.0), "1.23 Mpps");
 /// ```
 #[must_use]
 pub fn rate_pps(pps: f64) -> String {
@@ -35,7 +35,7 @@ pub fn rate_pps(pps: f64) -> String {
 /// Bits per second in three digits. Name the layer in the text around it.
 ///
 /// ```
-/// assert_eq!(wb_render::figures::rate_bps(51.2e6), "51.2 Mbit/s");
+/// assert_eq!(wb_figures::text::rate_bps(51.2e6), "51.2 Mbit/s");
 /// ```
 #[must_use]
 pub fn rate_bps(bps: f64) -> String {
@@ -52,12 +52,12 @@ pub fn rate_bps(bps: f64) -> String {
 }
 
 /// Units of time with their length in nanoseconds.
-pub(crate) const TIME_UNITS: [(&str, f64); 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+pub const TIME_UNITS: [(&str, f64); 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
 
 /// A time in three digits. It may be negative.
 ///
 /// ```
-/// assert_eq!(wb_render::figures::time_ns(12_345.0), "12.3 us");
+/// assert_eq!(wb_figures::text::time_ns(12_345.0), "12.3 us");
 /// ```
 #[must_use]
 pub fn time_ns(ns: f64) -> String {
@@ -67,7 +67,7 @@ pub fn time_ns(ns: f64) -> String {
 /// Frames per second, rounded to whole frames, if three digits would hide a difference.
 ///
 /// ```
-/// assert_eq!(wb_render::figures::exact_pps(99_998.4), "99,998 pps");
+/// assert_eq!(wb_figures::text::exact_pps(99_998.4), "99,998 pps");
 /// ```
 #[must_use]
 pub fn exact_pps(pps: f64) -> String {
@@ -82,7 +82,7 @@ pub fn exact_pps(pps: f64) -> String {
 /// `0 %` and `100 %` stand for exactly none and exactly all.
 ///
 /// ```
-/// use wb_render::figures::share;
+/// use wb_figures::text::share;
 /// assert_eq!(share(786, 510_000_000), "0.00015 %");
 /// assert_eq!(share(509_999_214, 510_000_000), "99.99985 %");
 /// assert_eq!(share(1_000, 500_000), "0.2 %");
@@ -123,8 +123,8 @@ pub fn share(part: u64, whole: u64) -> String {
 /// A ratio (0 to 1) in per cent, by the rule of [`share`].
 ///
 /// ```
-/// assert_eq!(wb_render::figures::ratio(0.371), "37.1 %");
-/// assert_eq!(wb_render::figures::ratio(0.999_998_5), "99.99985 %");
+/// assert_eq!(wb_figures::text::ratio(0.371), "37.1 %");
+/// assert_eq!(wb_figures::text::ratio(0.999_998_5), "99.99985 %");
 /// ```
 #[must_use]
 pub fn ratio(r: f64) -> String {
@@ -132,7 +132,7 @@ pub fn ratio(r: f64) -> String {
 }
 
 /// A ratio in per cent with at least `least_places` decimal places.
-pub(crate) fn ratio_to(r: f64, least_places: usize) -> String {
+pub fn ratio_to(r: f64, least_places: usize) -> String {
     if !r.is_finite() {
         return UNKNOWN.to_owned();
     }
@@ -179,7 +179,7 @@ fn scaled(value: f64, units: &[(&str, f64)]) -> String {
 }
 
 /// The value in this many significant digits, with all digits before the point.
-pub(crate) fn significant(value: f64, digits: usize) -> String {
+pub fn significant(value: f64, digits: usize) -> String {
     let format = |magnitude: i32| {
         let digits = i32::try_from(digits).unwrap_or(i32::MAX);
         let places = usize::try_from(digits - 1 - magnitude).unwrap_or(0);
@@ -203,7 +203,7 @@ fn magnitude(value: f64) -> i32 {
 }
 
 /// Digits before the point in groups of three.
-pub(crate) fn group(digits: &str) -> String {
+pub fn group(digits: &str) -> String {
     let (sign, digits) = match digits.strip_prefix('-') {
         Some(rest) => ("-", rest),
         None => ("", digits),
@@ -222,7 +222,7 @@ pub(crate) fn group(digits: &str) -> String {
 }
 
 /// Removes zeros at the end of a fraction.
-pub(crate) fn trimmed(digits: &str) -> &str {
+pub fn trimmed(digits: &str) -> &str {
     if digits.contains('.') {
         digits.trim_end_matches('0').trim_end_matches('.')
     } else {

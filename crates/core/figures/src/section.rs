@@ -1,0 +1,382 @@
+//! Everything that outputs show about one job.
+
+use wb_measure::Times;
+
+use crate::{Def, Field, Kind, Show, Value};
+
+/// Meaning of a note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// An explanation.
+    Plain,
+    /// Something is wrong.
+    Bad,
+}
+
+/// A sentence.
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// Its meaning.
+    pub tone: Tone,
+    /// The sentence.
+    pub text: String,
+}
+
+/// A figure with its value.
+#[derive(Clone, Debug)]
+pub struct Figure<'a> {
+    /// Its description.
+    pub def: &'static Def,
+    /// Word before its label: `frames`; empty for none.
+    pub group: &'static str,
+    /// Its value.
+    pub value: Value<'a>,
+    /// Remark next to the value; empty for none.
+    pub note: String,
+}
+
+impl Figure<'_> {
+    /// Name for people, with the word of its group.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match self.group {
+            "" => self.def.label.to_owned(),
+            group => format!("{group} {}", self.def.label),
+        }
+    }
+}
+
+/// Figures that must add up: `whole` = the sum of `parts`, without those of `minus`. All are names.
+#[derive(Clone, Copy, Debug)]
+pub struct Sum {
+    /// The sum.
+    pub whole: &'static str,
+    /// Its parts.
+    pub parts: &'static [&'static str],
+    /// Parts that are subtracted.
+    pub minus: &'static [&'static str],
+}
+
+impl Sum {
+    /// A sum without subtracted parts.
+    #[must_use]
+    pub const fn new(whole: &'static str, parts: &'static [&'static str]) -> Self {
+        Self {
+            whole,
+            parts,
+            minus: &[],
+        }
+    }
+}
+
+/// Rows of figures.
+#[derive(Clone, Debug)]
+pub struct Table<'a> {
+    /// Caption.
+    pub caption: &'static str,
+    /// Columns.
+    pub columns: Vec<&'static Def>,
+    /// Rows, with one value for each column.
+    pub rows: Vec<Vec<Value<'a>>>,
+}
+
+/// Lines of a plot over time, by their names in the timeline.
+#[derive(Clone, Copy, Debug)]
+pub enum Series {
+    /// Increases of counters per second.
+    Rates(&'static [&'static str]),
+    /// Values of gauges.
+    Levels(&'static [&'static str]),
+    /// Mean and percentiles of each interval, by the names of distributions: `connect_ns`.
+    Times(&'static [&'static str]),
+}
+
+/// A plot over time.
+#[derive(Clone, Copy, Debug)]
+pub struct Plot {
+    /// Name of its file, without the kind: `connections`.
+    pub name: &'static str,
+    /// Title.
+    pub title: &'static str,
+    /// Its lines.
+    pub series: Series,
+}
+
+/// Everything that outputs show about one job.
+#[derive(Clone, Debug)]
+pub struct Section<'a> {
+    /// Kind of the job.
+    pub kind: &'static str,
+    /// Heading above the sections of all jobs of the kind.
+    pub heading: &'static str,
+    /// Name of the job.
+    pub job: &'a str,
+    /// Description of the job; empty for none.
+    pub title: String,
+    /// Figures, in order.
+    pub figures: Vec<Figure<'a>>,
+    /// Sums that must hold.
+    pub sums: Vec<Sum>,
+    /// Tables.
+    pub tables: Vec<Table<'a>>,
+    /// Sentences.
+    pub notes: Vec<Note>,
+    /// Plots over time.
+    pub plots: &'static [Plot],
+}
+
+impl<'a> Section<'a> {
+    /// A section without contents.
+    #[must_use]
+    pub const fn new(
+        kind: &'static str,
+        heading: &'static str,
+        job: &'a str,
+        title: String,
+    ) -> Self {
+        Self {
+            kind,
+            heading,
+            job,
+            title,
+            figures: Vec::new(),
+            sums: Vec::new(),
+            tables: Vec::new(),
+            notes: Vec::new(),
+            plots: &[],
+        }
+    }
+
+    /// Adds all figures of a part.
+    #[must_use]
+    pub fn figures<S>(self, fields: &'static [Field<S>], part: &'a S) -> Self {
+        self.group("", fields, part)
+    }
+
+    /// Adds all figures of a part, with a word before their labels.
+    #[must_use]
+    pub fn group<S>(
+        mut self,
+        group: &'static str,
+        fields: &'static [Field<S>],
+        part: &'a S,
+    ) -> Self {
+        self.figures.extend(fields.iter().map(|field| Figure {
+            def: &field.def,
+            group,
+            value: (field.get)(part),
+            note: (field.note)(part),
+        }));
+        self
+    }
+
+    /// Adds a table with these rows.
+    #[must_use]
+    pub fn table<S>(
+        mut self,
+        caption: &'static str,
+        columns: &'static [Field<S>],
+        rows: impl IntoIterator<Item = &'a S>,
+    ) -> Self {
+        let row = |part: &'a S| columns.iter().map(|c| (c.get)(part)).collect();
+        self.tables.push(Table {
+            caption,
+            columns: columns.iter().map(|c| &c.def).collect(),
+            rows: rows.into_iter().map(row).collect(),
+        });
+        self
+    }
+
+    /// Adds a sum that must hold.
+    #[must_use]
+    pub fn sum(mut self, sum: Sum) -> Self {
+        self.sums.push(sum);
+        self
+    }
+
+    /// Adds a sentence, if there is one.
+    #[must_use]
+    pub fn note(mut self, tone: Tone, text: Option<String>) -> Self {
+        self.notes.extend(text.map(|text| Note { tone, text }));
+        self
+    }
+
+    /// Sets the plots over time.
+    #[must_use]
+    pub const fn plots(mut self, plots: &'static [Plot]) -> Self {
+        self.plots = plots;
+        self
+    }
+
+    /// Finds a figure by its name.
+    #[must_use]
+    pub fn figure(&self, name: &str) -> Option<&Figure<'a>> {
+        self.figures.iter().find(|f| f.def.name == name)
+    }
+
+    /// Value of a criterion's metric: the name of a number, or `p99`, `connect_p99` for a distribution. `None` if
+    /// it was not measured.
+    #[must_use]
+    pub fn measured(&self, metric: &str) -> Option<f64> {
+        let is_number = |f: &&Figure<'_>| f.def.kind != Kind::Distribution;
+        let mut numbers = self.figures.iter().filter(is_number);
+        let judged = |f: &&Figure<'_>| f.def.judged == Some(metric);
+        let number = numbers.clone().find(judged);
+        if let Some(figure) = number.or_else(|| numbers.find(|f| f.def.name == metric)) {
+            return figure.value.number();
+        }
+        let (of, statistic) = metric.rsplit_once('_').unwrap_or(("", metric));
+        let mut distributions = self.figures.iter().filter(|f| f.def.judged == Some(of));
+        distributions.find_map(|f| match f.value {
+            Value::Times(times) => times.statistic(statistic),
+            _ => None,
+        })
+    }
+
+    /// Returns the sums that do not hold.
+    pub fn wrong(&self) -> impl Iterator<Item = &Sum> {
+        self.sums.iter().filter(|sum| !self.holds(sum))
+    }
+
+    /// Returns true if the sum holds.
+    #[must_use]
+    pub fn holds(&self, sum: &Sum) -> bool {
+        let amount = |name: &&str| match self.figure(name).map(|f| &f.value) {
+            Some(Value::Count(n)) => u128::from(*n),
+            _ => 0,
+        };
+        let all = |names: &[&str]| names.iter().map(amount).sum::<u128>();
+        amount(&sum.whole) + all(sum.minus) == all(sum.parts)
+    }
+
+    /// Returns the distributions with samples that are shown.
+    pub fn times(&self) -> impl Iterator<Item = (&'static Def, &'a Times)> {
+        self.figures.iter().filter_map(|f| match f.value {
+            Value::Times(times) if times.samples > 0 && f.def.show != Show::Never => {
+                Some((f.def, times))
+            }
+            _ => None,
+        })
+    }
+
+    /// Returns the other figures that are shown.
+    pub fn shown(&self, details: bool) -> impl Iterator<Item = &Figure<'a>> {
+        self.figures.iter().filter(move |f| {
+            f.def.kind != Kind::Distribution
+                && match f.def.show {
+                    Show::Always => f.value != Value::Unknown,
+                    Show::IfAny => f.value.is_any(),
+                    Show::Details => details && f.value.is_any(),
+                    Show::Never => false,
+                }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wb_measure::Histogram;
+
+    use super::*;
+    use crate::{Merge, Unit, counter, derived, fields, merge_fields, times};
+
+    #[derive(Clone, Default)]
+    struct Job {
+        sent: u64,
+        received: u64,
+        duplicate: u64,
+        lost: u64,
+        rate: Option<f64>,
+        latency_ns: Times,
+    }
+
+    const FRAMES: Unit = Unit::Count("frames");
+
+    static JOB: &[Field<Job>] = fields!(Job:
+        counter!(sent, "sent", FRAMES),
+        counter!(received, "received", FRAMES).share_of("sent"),
+        counter!(duplicate, "duplicate", FRAMES).show(Show::IfAny),
+        counter!(lost, "lost", FRAMES).bad(),
+        derived!("rate", "rate", Unit::PerSecond("frames"), |j| (&j.rate).into()).judged("pps"),
+        times!(latency_ns, "latency").judged(""),
+    );
+
+    fn section(job: &Job) -> Section<'_> {
+        Section::new("test", "Test", "one", String::new())
+            .figures(JOB, job)
+            .sum(Sum {
+                minus: &["duplicate"],
+                ..Sum::new("sent", &["received", "lost"])
+            })
+    }
+
+    fn job() -> Job {
+        let mut latency = Histogram::new();
+        (1..=100).for_each(|ns| latency.record(ns));
+        Job {
+            sent: 10,
+            received: 9,
+            duplicate: 1,
+            lost: 2,
+            rate: Some(5.0),
+            latency_ns: Times::from(&latency),
+        }
+    }
+
+    #[test]
+    fn criteria_find_numbers_and_statistics() {
+        let job = job();
+        let section = section(&job);
+        for (metric, value) in [
+            ("pps", Some(5.0)),
+            ("lost", Some(2.0)),
+            ("p99", Some(99.0)),
+            ("max", Some(100.0)),
+            ("connect_p99", None),
+            ("p98", None),
+            ("nothing", None),
+        ] {
+            assert_eq!(section.measured(metric), value, "{metric}");
+        }
+    }
+
+    #[test]
+    fn sums_hold_or_are_named() {
+        let mut job = job();
+        assert_eq!(section(&job).wrong().count(), 0);
+        job.lost += 1;
+        let section = section(&job);
+        assert_eq!(
+            section.wrong().map(|sum| sum.whole).collect::<Vec<_>>(),
+            ["sent"]
+        );
+    }
+
+    #[test]
+    fn parts_add_up() {
+        let (mut all, one) = (Job::default(), job());
+        merge_fields(JOB, &mut all, &one);
+        merge_fields(JOB, &mut all, &one);
+        assert_eq!((all.sent, all.lost, all.rate), (20, 4, None));
+        assert_eq!(
+            (all.latency_ns.samples, all.latency_ns.p50),
+            (200, Some(50))
+        );
+        let mut rate = Some(1.5);
+        Some(2.0).merge(&None);
+        rate.merge(&Some(2.0));
+        rate.merge(&None);
+        assert_eq!(rate, Some(3.5));
+    }
+
+    #[test]
+    fn what_is_zero_is_shown_only_if_asked_for() {
+        let job = Job::default();
+        let labels = |details| -> Vec<_> {
+            let section = section(&job);
+            section.shown(details).map(Figure::label).collect()
+        };
+        assert_eq!(labels(true), ["sent", "received", "lost"]);
+        assert_eq!(section(&job).times().count(), 0);
+    }
+}

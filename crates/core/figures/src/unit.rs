@@ -1,0 +1,117 @@
+//! Units, and the only place where values become text.
+
+use std::borrow::Cow;
+
+use crate::text::{count, group, rate_bps, rate_pps, ratio, significant, time_ns};
+
+/// Unit of a value. Values are in base units: ns, bit/s, bytes, shares of 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// No unit: a text or a plain number.
+    None,
+    /// Things that are counted, in the plural: `frames`.
+    Count(&'static str),
+    /// Things per second: `frames`.
+    PerSecond(&'static str),
+    /// Bytes of memory or files.
+    Bytes,
+    /// Bits per second.
+    BitsPerSecond,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// A share of 1.
+    Share,
+}
+
+const MIB: f64 = (1 << 20) as f64;
+
+impl Unit {
+    /// Text of a value for people.
+    #[must_use]
+    pub fn text(self, value: f64) -> String {
+        match self {
+            Self::PerSecond("frames") => rate_pps(value),
+            Self::PerSecond(_) if value.abs() >= 100.0 && value.abs() < 1e15 => {
+                format!("{}/s", group(&format!("{value:.0}")))
+            }
+            Self::PerSecond(_) => format!("{}/s", significant(value, 3)),
+            Self::Bytes if value.abs() < MIB => format!("{} bytes", group(&format!("{value:.0}"))),
+            Self::Bytes => format!("{} MiB", significant(value / MIB, 3)),
+            Self::BitsPerSecond => rate_bps(value),
+            Self::Nanoseconds => time_ns(value),
+            Self::Share => ratio(value),
+            Self::None | Self::Count(_) if value.fract() == 0.0 && value.abs() < 1e15 => {
+                group(&format!("{value:.0}"))
+            }
+            Self::None | Self::Count(_) => significant(value, 4),
+        }
+    }
+
+    /// Text of a whole value for people.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)]
+    pub fn whole(self, value: u64) -> String {
+        match self {
+            Self::None | Self::Count(_) => count(value),
+            unit => unit.text(value as f64),
+        }
+    }
+
+    /// Symbol of the unit, for CSV and axes: `frames`, `pps`, `bit/s`, `ns`, `share`; empty without a unit.
+    #[must_use]
+    pub fn symbol(self) -> Cow<'static, str> {
+        match self {
+            Self::None => "".into(),
+            Self::Count(what) => what.into(),
+            Self::PerSecond("frames") => "pps".into(),
+            Self::PerSecond("connections") => "cps".into(),
+            Self::PerSecond("requests" | "responses") => "rps".into(),
+            Self::PerSecond(what) => format!("{what}/s").into(),
+            Self::Bytes => "bytes".into(),
+            Self::BitsPerSecond => "bit/s".into(),
+            Self::Nanoseconds => "ns".into(),
+            Self::Share => "share".into(),
+        }
+    }
+
+    /// Symbol of the increase of a counter per second.
+    #[must_use]
+    pub fn rate_symbol(self) -> Cow<'static, str> {
+        match self {
+            Self::Count(what) => Self::PerSecond(what).symbol(),
+            Self::Bytes => "B/s".into(),
+            _ => "/s".into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Unit;
+
+    #[test]
+    fn texts_and_symbols() {
+        for (unit, value, text, symbol) in [
+            (Unit::Count("frames"), 1_234_567.0, "1,234,567", "frames"),
+            (Unit::PerSecond("frames"), 1_234_567.0, "1.23 Mpps", "pps"),
+            (Unit::PerSecond("connections"), 1_234.4, "1,234/s", "cps"),
+            (Unit::PerSecond("requests"), 25.0, "25.0/s", "rps"),
+            (Unit::PerSecond("calls"), 0.0, "0/s", "calls/s"),
+            (Unit::Bytes, 1_000.0, "1,000 bytes", "bytes"),
+            (Unit::Bytes, 16.0 * 1024.0 * 1024.0, "16.0 MiB", "bytes"),
+            (Unit::BitsPerSecond, 51.2e6, "51.2 Mbit/s", "bit/s"),
+            (Unit::Nanoseconds, 12_345.0, "12.3 us", "ns"),
+            (Unit::Share, 0.371, "37.1 %", "share"),
+            (Unit::None, 0.5, "0.5000", ""),
+        ] {
+            assert_eq!((unit.text(value).as_str(), &*unit.symbol()), (text, symbol));
+        }
+        assert_eq!(
+            Unit::Count("frames").whole(u64::MAX),
+            "18,446,744,073,709,551,615"
+        );
+        assert_eq!(Unit::Bytes.whole(7), "7 bytes");
+        assert_eq!(Unit::Bytes.rate_symbol(), "B/s");
+        assert_eq!(Unit::Count("requests").rate_symbol(), "rps");
+    }
+}

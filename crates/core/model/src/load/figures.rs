@@ -1,0 +1,347 @@
+//! Figures of loads.
+
+use wb_figures::{
+    Field, Merge, Plot, Section, Series, Show, Sum, Tone, Unit, Value, counter, derived, fact,
+    fields, gauge, merge_fields, text::count, times,
+};
+
+use super::{
+    LoadEnd, LoadJobReport, LoadPhaseReport, LoadRouteReport, LoadTransport, LoadWorkerReport,
+};
+use crate::{
+    Report,
+    figures::{CONNECTIONS, CPS, FRAME_TOTALS, FRAMES, PPS, REQUESTS, RPS, share, sum},
+};
+
+/// Causes of failed connections.
+const CAUSES: &[&str] = &[
+    "connect_timeout",
+    "response_timeout",
+    "close_timeout",
+    "idle_timeout",
+    "refused",
+    "icmp_unreachable",
+    "reset",
+    "short",
+    "malformed",
+    "aborted",
+];
+const ATTEMPTED: &str = "attempted_connections";
+
+static COUNTS: &[Field<LoadJobReport>] = fields!(LoadJobReport:
+    fact!("port", "port", |j| (&j.port).into()).show(Show::Never),
+    fact!("end", "end", |j| j.end.name().into()).show(Show::Never),
+    fact!("transport", "transport", |j| j.transport.name().into()).show(Show::Never),
+    counter!(totals.attempted_connections, "attempted", CONNECTIONS),
+    counter!(totals.established_connections, "established", CONNECTIONS).share_of(ATTEMPTED),
+    counter!(totals.completed_connections, "completed", CONNECTIONS).share_of(ATTEMPTED).note(|j| j.cut()),
+    counter!(totals.failed_connections, "failed", CONNECTIONS).share_of(ATTEMPTED).bad(),
+    gauge!(totals.open_connections, "open", CONNECTIONS),
+    counter!(unsent_connections, "unsent", CONNECTIONS).bad().show(Show::IfAny)
+        .note(|_| "connections due but never opened".to_owned()),
+    counter!(no_tuple, "no free address and port", CONNECTIONS).bad().show(Show::IfAny)
+        .note(|_| "part of the unsent connections".to_owned()),
+    counter!(totals.requests, "requests", REQUESTS).note(|j| j.direction(LoadEnd::Client)),
+    counter!(totals.responses, "responses", REQUESTS).note(|j| j.responses()),
+    counter!(totals.lost_requests, "lost", REQUESTS).bad().show(Show::IfAny)
+        .note(|_| "requests without a response in time".to_owned()),
+    gauge!(totals.in_flight_requests, "in flight", REQUESTS).bad().show(Show::IfAny)
+        .note(|_| "requests still without a response".to_owned()),
+    counter!(totals.unawaited_requests, "unawaited", REQUESTS).show(Show::IfAny)
+        .note(|_| "requests of a flood: no response is expected".to_owned()),
+    counter!(unsent_requests, "unsent requests", REQUESTS).bad().show(Show::IfAny)
+        .note(|_| "due but never sent: the tester was late".to_owned()),
+    counter!(waited_requests, "waited requests", REQUESTS).bad().show(Show::IfAny)
+        .note(|_| "due but never sent: every connection was waiting for a response".to_owned()),
+    counter!(totals.late_responses, "late responses", REQUESTS).bad().show(Show::IfAny)
+        .note(|_| "to requests already counted as lost".to_owned()),
+    counter!(totals.duplicate_responses, "duplicate responses", REQUESTS).bad().show(Show::IfAny)
+        .note(|_| "to answered requests".to_owned()),
+    counter!(totals.error_responses, "error responses", REQUESTS).bad().show(Show::IfAny)
+        .note(|_| "status 400 and above".to_owned()),
+    counter!(failures, "causes", CONNECTIONS).labels("failed", CAUSES).bad().show(Show::IfAny),
+    derived!("cps", "attempted/s, steady", CPS, |j| j.steady(|p| p.cps)).show(Show::Never),
+    derived!("rps", "requests/s, steady", RPS, |j| j.steady(|p| p.rps)).show(Show::Never),
+    derived!("tx_pps", "frames sent/s, steady", PPS, |j| j.steady(|p| p.tx_pps)).show(Show::Never),
+    derived!("rx_pps", "frames received/s, steady", PPS, |j| j.steady(|p| p.rx_pps)).judged("pps").show(Show::Never),
+    derived!("tx_l2_bps", "sent, layer 2, steady", Unit::BitsPerSecond, |j| j.steady(|p| p.tx_bps)).show(Show::Never),
+    derived!("rx_l2_bps", "received, layer 2, steady", Unit::BitsPerSecond, |j| j.steady(|p| p.rx_bps))
+        .judged("bps").show(Show::Never),
+);
+
+static MORE: &[Field<LoadJobReport>] = fields!(LoadJobReport:
+    times!(connect_ns, "connect").judged("connect"),
+    times!(first_byte_ns, "first byte"),
+    times!(request_ns, "response").judged(""),
+    times!(request_due_ns, "from due time"),
+    times!(since_due_ns, "response or from due time").judged("http").show(Show::Never),
+    derived!("established_cps", "established/s, steady", CPS, |j| j.steady(LoadPhaseReport::established_cps))
+        .judged("cps").good(),
+    derived!("responses_rps", "responses/s, steady", RPS, |j| j.steady(LoadPhaseReport::responses_rps)).judged("rps").good(),
+    derived!("open", "open, steady", CONNECTIONS, |j| j.steady(|p| p.totals.open_connections as f64))
+        .show(Show::Never),
+    derived!("failed", "failed", Unit::Share, |j| j.failed()).bad().show(Show::Never),
+    derived!("loss", "loss", Unit::Share, |j| j.loss().into()).bad().show(Show::Never),
+    derived!("lost", "lost", REQUESTS, |j| j.lost().into()).bad().show(Show::Never),
+    derived!("errors", "errors", Unit::Share, |j| share(j.totals.error_responses, j.totals.responses).into())
+        .bad().show(Show::Never),
+    derived!("unsent", "unsent", Unit::Share, |j| j.unsent()).bad().show(Show::Never),
+    derived!("duplicates", "duplicates", Unit::Share, |j| share(j.totals.duplicate_responses, j.awaited()).into())
+        .bad().show(Show::Never),
+    counter!(counters, "counters", Unit::None).show(Show::Details),
+);
+
+static PHASE: &[Field<LoadPhaseReport>] = fields!(LoadPhaseReport:
+    fact!("phase", "phase", |p| (&p.phase).into()),
+    derived!("from_ns", "from", Unit::Nanoseconds, |p| (&p.from_ns).into())
+        .merged(|own, other| own.from_ns = own.from_ns.min(other.from_ns)),
+    derived!("to_ns", "to", Unit::Nanoseconds, |p| (&p.to_ns).into())
+        .merged(|own, other| own.to_ns = own.to_ns.max(other.to_ns)),
+    gauge!(cps, "attempted/s", CPS),
+    derived!("established_cps", "established/s", CPS, |p| p.established_cps().into())
+        .merged(|own, other| own.established_cps = own.established_cps() + other.established_cps()),
+    gauge!(rps, "requests/s", RPS),
+    derived!("responses_rps", "responses/s", RPS, |p| p.responses_rps().into())
+        .merged(|own, other| own.responses_rps = own.responses_rps() + other.responses_rps()),
+    gauge!(totals.open_connections, "open at end", CONNECTIONS),
+    counter!(totals.failed_connections, "failed", CONNECTIONS).bad(),
+    gauge!(tx_pps, "tx", PPS),
+    gauge!(rx_pps, "rx", PPS),
+    gauge!(tx_bps, "tx L2", Unit::BitsPerSecond),
+    gauge!(rx_bps, "rx L2", Unit::BitsPerSecond),
+);
+
+static ROUTE: &[Field<LoadRouteReport>] = fields!(LoadRouteReport:
+    fact!("path", "path", |r| (&r.path).into()),
+    fact!("status", "status", |r| Value::Text(r.status.to_string().into())),
+    counter!(answers, "responses", REQUESTS),
+);
+
+static WORKER: &[Field<LoadWorkerReport>] = fields!(LoadWorkerReport:
+    derived!("queue", "worker", Unit::None, |w| (&w.queue).into()),
+    derived!("cpu", "CPU", Unit::None, |w| (&w.cpu).into()),
+    counter!(totals.attempted_connections, "attempted", CONNECTIONS),
+    counter!(totals.requests, "requests", REQUESTS),
+    counter!(tx_frames, "tx", FRAMES),
+    counter!(rx_frames, "rx", FRAMES),
+    derived!("busy", "busy", Unit::Share, |w| (&w.busy).into()),
+    derived!("longest_turn_ns", "longest turn", Unit::Nanoseconds, |w| Value::from(&w.longest_turn_ns)),
+    counter!(lateness.stalls, "stalls", Unit::None).show(Show::IfAny),
+);
+
+const CONNECTION_SUM: Sum = Sum::new(
+    ATTEMPTED,
+    &[
+        "completed_connections",
+        "failed_connections",
+        "open_connections",
+    ],
+);
+const REQUEST_SUM: Sum = Sum::new(
+    "requests",
+    &[
+        "responses",
+        "lost_requests",
+        "in_flight_requests",
+        "unawaited_requests",
+    ],
+);
+
+static PLOTS: [Plot; 4] = [
+    Plot {
+        name: "connections",
+        title: "Connections per second",
+        series: Series::Rates(&[
+            ATTEMPTED,
+            "established_connections",
+            "completed_connections",
+            "failed_connections",
+        ]),
+    },
+    Plot {
+        name: "open",
+        title: "Open connections",
+        series: Series::Levels(&["open_connections"]),
+    },
+    Plot {
+        name: "requests",
+        title: "Requests per second",
+        series: Series::Rates(&["requests", "responses"]),
+    },
+    Plot {
+        name: "latency-course",
+        title: "Times per interval: mean, and percentiles within 3 %",
+        series: Series::Times(&["request_ns", "connect_ns"]),
+    },
+];
+
+/// Sections of both ends of all loads of a run.
+pub fn sections(report: &Report) -> impl Iterator<Item = Section<'_>> {
+    let jobs = report.load.iter().flat_map(|load| &load.jobs);
+    let has_client = jobs.clone().any(|job| job.end == LoadEnd::Client);
+    jobs.map(move |job| {
+        let mut section = section(job);
+        let port = report.plan.ports.iter().find(|port| port.name == job.port);
+        let at = port.map_or_else(|| job.port.clone(), |port| port.locator.to_string());
+        section.title = format!("{} at {at}", section.title);
+        let steady = "steady: from the first to the last client frame".to_owned();
+        section.note(Tone::Plain, (!has_client).then_some(steady))
+    })
+}
+
+/// Section of one end of a load.
+#[must_use]
+pub fn section(job: &LoadJobReport) -> Section<'_> {
+    let title = format!("{} {}", job.transport.name().to_uppercase(), job.end.name());
+    let phases = job.phases.iter().filter(|phase| phase.happened());
+    let estimate = "estimate: unmatched responses; each was assigned to the oldest open request";
+    let mut section = Section::new("load", "Connections", &job.name, title)
+        .figures(COUNTS, job)
+        .group("frames", FRAME_TOTALS, &job.frames)
+        .figures(MORE, job)
+        .sum(CONNECTION_SUM)
+        .table("Phases", PHASE, phases)
+        .table("Responses by route", ROUTE, &job.routes)
+        .table("Workers", WORKER, &job.workers)
+        .note(Tone::Plain, job.times_note())
+        .note(
+            Tone::Bad,
+            job.latency_is_estimate.then(|| estimate.to_owned()),
+        )
+        .plots(&PLOTS);
+    if (job.end, job.transport) == (LoadEnd::Client, LoadTransport::Udp) {
+        section = section.sum(REQUEST_SUM);
+    }
+    section
+}
+
+impl Merge for LoadJobReport {
+    fn merge(&mut self, other: &Self) {
+        // TCP loses no requests, so its requests would dilute the loss of UDP.
+        self.totals.awaited_requests.merge(&other.awaited());
+        merge_fields(COUNTS, self, other);
+        merge_fields(MORE, self, other);
+        merge_fields(FRAME_TOTALS, &mut self.frames, &other.frames);
+        for phase in &other.phases {
+            match self.phases.iter_mut().find(|own| own.phase == phase.phase) {
+                Some(own) => merge_fields(PHASE, own, phase),
+                None => self.phases.push(phase.clone()),
+            }
+        }
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+impl LoadJobReport {
+    /// Value of the phase `steady`; unknown without such a phase.
+    fn steady(&self, of: fn(&LoadPhaseReport) -> f64) -> Value<'static> {
+        let mut phases = self.phases.iter();
+        let steady = phases.find(|phase| phase.phase == "steady" && phase.to_ns > phase.from_ns);
+        steady.map(of).into()
+    }
+
+    /// Requests that should have a response by the end.
+    const fn awaited(&self) -> u64 {
+        let totals = &self.totals;
+        match (totals.awaited_requests, self.transport) {
+            (0, LoadTransport::Udp) => totals.requests.saturating_sub(totals.unawaited_requests),
+            (merged, _) => merged,
+        }
+    }
+
+    fn lost(&self) -> u64 {
+        sum([self.totals.lost_requests, self.totals.in_flight_requests])
+    }
+
+    fn loss(&self) -> Option<f64> {
+        share(self.lost(), self.awaited())
+    }
+
+    /// Share of connections that did not end well. Connections that are open after the drain have not ended well
+    /// either. A UDP flow that continues until the end counts as good with a single response, so its requests are judged
+    /// as well.
+    fn failed(&self) -> Value<'static> {
+        let totals = &self.totals;
+        let bad = sum([totals.failed_connections, totals.open_connections]);
+        worse(share(bad, totals.attempted_connections), self.loss())
+    }
+
+    fn unsent(&self) -> Value<'static> {
+        let of = |unsent: u64, sent: u64| share(unsent, sum([sent, unsent]));
+        worse(
+            of(self.unsent_connections, self.totals.attempted_connections),
+            of(self.unsent_requests, self.totals.requests),
+        )
+    }
+
+    /// Completed connections that closed early.
+    fn cut(&self) -> String {
+        match self.counters.get("completed_cut") {
+            None | Some(0) => String::new(),
+            Some(n) => format!(
+                "{} of them closed before all their requests were sent",
+                count(*n)
+            ),
+        }
+    }
+
+    /// Direction of messages that the end `sender` sends.
+    fn direction(&self, sender: LoadEnd) -> String {
+        match self.end == sender {
+            true => "sent".to_owned(),
+            false => "received".to_owned(),
+        }
+    }
+
+    /// Direction of the responses; their statuses if some are not 2xx.
+    fn responses(&self) -> String {
+        let statuses = self.counters.iter().filter_map(|(name, n)| {
+            let status = name.strip_prefix("status_").filter(|_| *n > 0)?;
+            Some((status, *n))
+        });
+        let mut text = self.direction(LoadEnd::Server);
+        if statuses.clone().any(|(status, _)| status != "2xx") {
+            let all = statuses.map(|(status, n)| format!("status {status} {}", count(n)));
+            text = format!("{text}: {}", all.collect::<Vec<_>>().join(", "));
+        }
+        text
+    }
+
+    /// Start and end of the measurement of response times.
+    fn times_note(&self) -> Option<String> {
+        let due = match self.request_due_ns.samples {
+            0 => "",
+            _ => "; from due time: since it was due",
+        };
+        (self.request_ns.samples > 0)
+            .then(|| format!("connect: SYN to SYN-ACK; response: since its request was sent{due}"))
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+impl LoadPhaseReport {
+    /// Returns false for a phase without requests that is too short to be shown as any time.
+    const fn happened(&self) -> bool {
+        self.to_ns.saturating_sub(self.from_ns) >= 1_000_000 || self.totals.requests > 0
+    }
+
+    /// Rate of `n` over the phase, if `stored` is unknown: older reports do not have it.
+    fn rate(&self, stored: f64, n: u64) -> f64 {
+        match self.to_ns.saturating_sub(self.from_ns) {
+            ns if stored == 0.0 && ns > 0 => n as f64 * 1e9 / ns as f64,
+            _ => stored,
+        }
+    }
+
+    fn established_cps(&self) -> f64 {
+        self.rate(self.established_cps, self.totals.established_connections)
+    }
+
+    fn responses_rps(&self) -> f64 {
+        self.rate(self.responses_rps, self.totals.responses)
+    }
+}
+
+fn worse(one: Option<f64>, other: Option<f64>) -> Value<'static> {
+    one.into_iter().chain(other).reduce(f64::max).into()
+}

@@ -1,0 +1,71 @@
+//! Text, documents, CSV and comparisons of sections. Nothing here knows a kind of job.
+
+pub(crate) mod csv;
+pub(crate) mod document;
+mod plots;
+pub(crate) mod text;
+
+use wb_figures::{Better, Def, Figure, Kind, Section, Show, Value};
+use wb_model::{Report, capture, load};
+
+use crate::figures::{count, share};
+
+/// Sections of all jobs, kind by kind.
+pub(crate) fn all(report: &Report) -> Vec<Section<'_>> {
+    let load = load::figures::sections(report);
+    load.chain(capture::figures::sections(report)).collect()
+}
+
+/// Sections of all jobs of one kind.
+pub(crate) fn of_kind<'a>(report: &'a Report, kind: &str) -> Vec<Section<'a>> {
+    let mut all = all(report);
+    all.retain(|section| section.kind == kind);
+    all
+}
+
+/// A value for people; blank if it is unknown.
+fn shown(def: &Def, value: &Value<'_>) -> String {
+    match value {
+        Value::Unknown | Value::Times(_) => String::new(),
+        Value::Count(n) => def.unit.whole(*n),
+        Value::Real(n) => def.unit.text(*n),
+        Value::Text(text) => text.to_string(),
+        Value::Counts(all) => {
+            let known = all.iter().filter(|(_, n)| **n > 0);
+            let known = known.map(|(name, n)| format!("{name} {}", count(*n)));
+            known.collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+/// Text next to a value: its share and its remark.
+fn beside(section: &Section<'_>, figure: &Figure<'_>) -> String {
+    let whole = section.figure(figure.def.share_of).map(|f| &f.value);
+    let share = match (&figure.value, whole) {
+        (Value::Count(n), Some(Value::Count(all))) if *n > 0 && *all > 0 => share(*n, *all),
+        _ => String::new(),
+    };
+    match (share.is_empty(), figure.note.is_empty()) {
+        (false, false) => format!("{share}: {}", figure.note),
+        _ => share + &figure.note,
+    }
+}
+
+/// Returns true if the value should be 0 and is not.
+fn is_bad(def: &Def, value: &Value<'_>) -> bool {
+    def.better == Better::Lower && value.is_any()
+}
+
+/// Returns true for a column of words, which is aligned left.
+fn is_text(def: &Def) -> bool {
+    def.kind == Kind::Fact
+}
+
+/// Returns true if a column of a table is shown.
+fn is_column(def: &Def, details: bool) -> bool {
+    match def.show {
+        Show::Always | Show::IfAny => true,
+        Show::Details => details,
+        Show::Never => false,
+    }
+}

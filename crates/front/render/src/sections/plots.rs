@@ -1,0 +1,74 @@
+//! Plots over time that sections declare.
+
+use wb_figures::{Def, Section as Job, Series as Lines};
+
+use crate::report::{Course, Section, Series, Y, rises};
+
+/// Adds the plots of a kind: of all jobs together, and of each job that the timeline records separately.
+pub(crate) fn add(section: &mut Section, job: &Job<'_>, course: &Course<'_>) {
+    let recorded = |of: &&str| {
+        job.plots.iter().any(|plot| match plot.series {
+            Lines::Rates(names) | Lines::Levels(names) => {
+                names.iter().any(|name| course.column(of, name).is_some())
+            }
+            Lines::Times(_) => false,
+        })
+    };
+    let own = course.owners(&format!("{} ", job.kind));
+    let jobs = course.owners("job ").into_iter().chain(own);
+    for of in std::iter::once(job.kind).chain(jobs.filter(recorded)) {
+        for plot in job.plots {
+            let (y, series) = lines(job, course, of, plot.series);
+            let (name, title) = match of.split_once(' ') {
+                None => (format!("{of}-{}", plot.name), plot.title.to_owned()),
+                Some((_, name)) => (
+                    format!("{}-{name}-{}", job.kind, plot.name),
+                    format!("{}: {name}", plot.title),
+                ),
+            };
+            section.plot(course.plot(&name, &title, y, series));
+        }
+    }
+}
+
+/// Lines of one plot and their axis. A line that never changes says nothing about a rate, nor one that is always 0 about
+/// a level.
+fn lines(job: &Job<'_>, course: &Course<'_>, of: &str, lines: Lines) -> (Y, Vec<Series>) {
+    let def = |name: &str| job.figure(name).map(|f| f.def);
+    let label = |name: &str| {
+        let known = def(name).map(|def| def.label.to_owned());
+        known.unwrap_or_else(|| name.trim_end_matches("_ns").replace('_', " "))
+    };
+    let unit = |names: &[&str]| {
+        names
+            .iter()
+            .find_map(|name| def(name))
+            .map(|def: &Def| def.unit)
+    };
+    match lines {
+        Lines::Rates(names) => {
+            let changing = names.iter().filter(|name| rises(course.column(of, name)));
+            let series = changing.filter_map(|name| course.rate_of(of, name, &label(name), 1.0));
+            let symbol = unit(names).map_or("/s".into(), wb_figures::Unit::rate_symbol);
+            (Y::new("rate", &symbol), series.collect())
+        }
+        Lines::Levels(names) => {
+            let any = |s: &Series| s.values.iter().flatten().any(|n| *n > 0.0);
+            let series = names
+                .iter()
+                .filter_map(|name| course.level_of(of, name, &label(name)));
+            let symbol = unit(names).map_or("".into(), wb_figures::Unit::symbol);
+            (Y::new(&symbol, ""), series.filter(any).collect())
+        }
+        Lines::Times(names) => {
+            let series = names.iter().flat_map(|name| {
+                let (stem, label) = (name.trim_end_matches("_ns"), label(name));
+                let (mean, each) = (format!("{label}, mean"), format!("{label}, "));
+                let percentiles = course.percentiles_of(of, stem, &each);
+                let mean = course.mean_of(of, stem, &mean).into_iter();
+                mean.chain(percentiles).collect::<Vec<_>>()
+            });
+            (Y::new("time", "s"), series.collect())
+        }
+    }
+}
