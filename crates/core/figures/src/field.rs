@@ -60,9 +60,9 @@ pub struct Def {
     pub share_of: &'static str,
     /// CSV columns of a figure that is a number for each label: their prefix, and the labels that always exist.
     pub labels: (&'static str, &'static [&'static str]),
-    /// Name in criteria, if it differs from `name`. For a distribution it is the prefix: `connect` in `connect_p99`;
-    /// empty for `p99`.
-    pub judged: Option<&'static str>,
+    /// Names in criteria besides `name`. For a distribution they are prefixes: `connect` in `connect_p99`; empty for
+    /// `p99`.
+    pub judged: &'static [&'static str],
 }
 
 /// A figure of the report type `S`.
@@ -93,7 +93,7 @@ impl<S> Field<S> {
             show: Show::Always,
             share_of: "",
             labels: ("", &[]),
-            judged: None,
+            judged: &[],
         };
         Self {
             def,
@@ -138,10 +138,10 @@ impl<S> Field<S> {
         self
     }
 
-    /// Sets its name in criteria.
+    /// Sets its names in criteria.
     #[must_use]
-    pub const fn judged(mut self, name: &'static str) -> Self {
-        self.def.judged = Some(name);
+    pub const fn judged(mut self, names: &'static [&'static str]) -> Self {
+        self.def.judged = names;
         self
     }
 

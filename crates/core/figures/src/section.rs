@@ -29,6 +29,8 @@ pub struct Figure<'a> {
     pub def: &'static Def,
     /// Word before its label: `frames`; empty for none.
     pub group: &'static str,
+    /// Its label, usually that of the description.
+    pub label: &'static str,
     /// Its value.
     pub value: Value<'a>,
     /// Remark next to the value; empty for none.
@@ -36,12 +38,12 @@ pub struct Figure<'a> {
 }
 
 impl Figure<'_> {
-    /// Name for people, with the word of its group.
+    /// Name for people: the label with the word of its group.
     #[must_use]
-    pub fn label(&self) -> String {
+    pub fn title(&self) -> String {
         match self.group {
-            "" => self.def.label.to_owned(),
-            group => format!("{group} {}", self.def.label),
+            "" => self.label.to_owned(),
+            group => format!("{group} {}", self.label),
         }
     }
 }
@@ -74,6 +76,8 @@ impl Sum {
 pub struct Table<'a> {
     /// Caption.
     pub caption: &'static str,
+    /// True for a table that texts show only with details.
+    pub is_detail: bool,
     /// Columns.
     pub columns: Vec<&'static Def>,
     /// Rows, with one value for each column.
@@ -164,6 +168,7 @@ impl<'a> Section<'a> {
         self.figures.extend(fields.iter().map(|field| Figure {
             def: &field.def,
             group,
+            label: field.def.label,
             value: (field.get)(part),
             note: (field.note)(part),
         }));
@@ -181,10 +186,29 @@ impl<'a> Section<'a> {
         let row = |part: &'a S| columns.iter().map(|c| (c.get)(part)).collect();
         self.tables.push(Table {
             caption,
+            is_detail: false,
             columns: columns.iter().map(|c| &c.def).collect(),
             rows: rows.into_iter().map(row).collect(),
         });
         self
+    }
+
+    /// Adds a table like [`Self::table`] that texts show only with details.
+    #[must_use]
+    pub fn details<S>(
+        self,
+        caption: &'static str,
+        columns: &'static [Field<S>],
+        rows: impl IntoIterator<Item = &'a S>,
+    ) -> Self {
+        let mut section = self.table(caption, columns, rows);
+        section
+            .tables
+            .iter_mut()
+            .rev()
+            .take(1)
+            .for_each(|table| table.is_detail = true);
+        section
     }
 
     /// Adds a sum that must hold.
@@ -208,6 +232,14 @@ impl<'a> Section<'a> {
         self
     }
 
+    /// Replaces the label of a figure.
+    #[must_use]
+    pub fn rename(mut self, name: &str, label: &'static str) -> Self {
+        let named = self.figures.iter_mut().filter(|f| f.def.name == name);
+        named.for_each(|figure| figure.label = label);
+        self
+    }
+
     /// Finds a figure by its name.
     #[must_use]
     pub fn figure(&self, name: &str) -> Option<&Figure<'a>> {
@@ -220,13 +252,13 @@ impl<'a> Section<'a> {
     pub fn measured(&self, metric: &str) -> Option<f64> {
         let is_number = |f: &&Figure<'_>| f.def.kind != Kind::Distribution;
         let mut numbers = self.figures.iter().filter(is_number);
-        let judged = |f: &&Figure<'_>| f.def.judged == Some(metric);
+        let judged = |f: &&Figure<'_>| f.def.judged.contains(&metric);
         let number = numbers.clone().find(judged);
         if let Some(figure) = number.or_else(|| numbers.find(|f| f.def.name == metric)) {
             return figure.value.number();
         }
         let (of, statistic) = metric.rsplit_once('_').unwrap_or(("", metric));
-        let mut distributions = self.figures.iter().filter(|f| f.def.judged == Some(of));
+        let mut distributions = self.figures.iter().filter(|f| f.def.judged.contains(&of));
         distributions.find_map(|f| match f.value {
             Value::Times(times) => times.statistic(statistic),
             _ => None,
@@ -250,10 +282,10 @@ impl<'a> Section<'a> {
     }
 
     /// Returns the distributions with samples that are shown.
-    pub fn times(&self) -> impl Iterator<Item = (&'static Def, &'a Times)> {
+    pub fn times(&self) -> impl Iterator<Item = (&Figure<'a>, &'a Times)> {
         self.figures.iter().filter_map(|f| match f.value {
             Value::Times(times) if times.samples > 0 && f.def.show != Show::Never => {
-                Some((f.def, times))
+                Some((f, times))
             }
             _ => None,
         })
@@ -297,8 +329,8 @@ mod tests {
         counter!(received, "received", FRAMES).share_of("sent"),
         counter!(duplicate, "duplicate", FRAMES).show(Show::IfAny),
         counter!(lost, "lost", FRAMES).bad(),
-        derived!("rate", "rate", Unit::PerSecond("frames"), |j| (&j.rate).into()).judged("pps"),
-        times!(latency_ns, "latency").judged(""),
+        derived!("rate", "rate", Unit::PerSecond("frames"), |j| (&j.rate).into()).judged(&["pps"]),
+        times!(latency_ns, "latency").judged(&[""]),
     );
 
     fn section(job: &Job) -> Section<'_> {
@@ -374,7 +406,7 @@ mod tests {
         let job = Job::default();
         let labels = |details| -> Vec<_> {
             let section = section(&job);
-            section.shown(details).map(Figure::label).collect()
+            section.shown(details).map(Figure::title).collect()
         };
         assert_eq!(labels(true), ["sent", "received", "lost"]);
         assert_eq!(section(&job).times().count(), 0);

@@ -74,13 +74,14 @@ impl Unit {
         }
     }
 
-    /// Symbol of the increase of a counter per second.
+    /// Factor and symbol of the increase of a counter per second: bytes on a network are shown in bit/s.
     #[must_use]
-    pub fn rate_symbol(self) -> Cow<'static, str> {
+    pub fn rate(self) -> (f64, Cow<'static, str>) {
         match self {
-            Self::Count(what) => Self::PerSecond(what).symbol(),
-            Self::Bytes => "B/s".into(),
-            _ => "/s".into(),
+            Self::Count("bytes" | "octets") => (8.0, "bit/s".into()),
+            Self::Count(what) => (1.0, Self::PerSecond(what).symbol()),
+            Self::Bytes => (1.0, "B/s".into()),
+            _ => (1.0, "/s".into()),
         }
     }
 }
@@ -111,7 +112,12 @@ mod tests {
             "18,446,744,073,709,551,615"
         );
         assert_eq!(Unit::Bytes.whole(7), "7 bytes");
-        assert_eq!(Unit::Bytes.rate_symbol(), "B/s");
-        assert_eq!(Unit::Count("requests").rate_symbol(), "rps");
+        for (unit, factor, symbol) in [
+            (Unit::Bytes, 1.0, "B/s"),
+            (Unit::Count("bytes"), 8.0, "bit/s"),
+            (Unit::Count("requests"), 1.0, "rps"),
+        ] {
+            assert_eq!(unit.rate(), (factor, symbol.into()));
+        }
     }
 }

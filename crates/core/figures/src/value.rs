@@ -16,7 +16,7 @@ pub enum Value<'a> {
     /// A text.
     Text(Cow<'a, str>),
     /// Whole numbers by label.
-    Counts(&'a BTreeMap<String, u64>),
+    Counts(Vec<(&'a str, u64)>),
     /// A distribution.
     Times(&'a Times),
 }
@@ -41,7 +41,7 @@ impl Value<'_> {
             Self::Count(n) => *n > 0,
             Self::Real(n) => *n != 0.0,
             Self::Text(text) => !text.is_empty(),
-            Self::Counts(all) => all.values().any(|n| *n > 0),
+            Self::Counts(all) => all.iter().any(|(_, n)| *n > 0),
             Self::Times(times) => times.samples > 0,
         }
     }
@@ -91,7 +91,7 @@ impl<'a> From<&'a String> for Value<'a> {
 
 impl<'a> From<&'a BTreeMap<String, u64>> for Value<'a> {
     fn from(all: &'a BTreeMap<String, u64>) -> Self {
-        Self::Counts(all)
+        Self::Counts(all.iter().map(|(name, n)| (name.as_str(), *n)).collect())
     }
 }
 

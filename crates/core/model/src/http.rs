@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::units::{AddressRange, Span};
 
 mod carried;
+pub mod figures;
 mod judge;
 mod problems;
 mod report;

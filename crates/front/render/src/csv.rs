@@ -9,7 +9,7 @@ use wb_figures::Section;
 use wb_model::{
     Report, Summary, Totals, Verdict,
     bench::{LbResult, SuiteResult, SuiteTrial},
-    http::HttpJobReport,
+    http::{self, HttpJobReport},
     load::{self, LoadJobReport},
     report::{JobReport, Rates},
     socket::SocketJobReport,
@@ -130,8 +130,13 @@ const fn verdict(v: Verdict) -> &'static str {
 #[must_use]
 pub fn report(report: &Report) -> String {
     let mut kinds: Vec<(&str, (Record, Vec<Record>))> = Vec::new();
-    if let Some(http) = &report.http {
-        kinds.push(("http", https(report, &http.jobs)));
+    if report.http.is_some() {
+        let none = HttpJobReport::default();
+        let all = of_kind(report, "http");
+        kinds.push((
+            "http",
+            sections(report, &all, &http::figures::section(&none)),
+        ));
     }
     if let Some(socket) = &report.socket {
         kinds.push(("socket", tests(report, &socket.jobs)));
@@ -307,53 +312,6 @@ fn trials(report: &Report) -> (Record, Vec<Record>) {
         }
     }
     (row(None, None), rows)
-}
-
-/// One row for each HTTP load.
-fn https(report: &Report, jobs: &[HttpJobReport]) -> (Record, Vec<Record>) {
-    let row = |job: &HttpJobReport| {
-        let mut r = Record::default();
-        let t = &job.totals;
-        r.value("kind", &report.kind);
-        r.value("started", &report.started);
-        r.value("verdict", verdict(report.verdict));
-        r.value("job", &job.name);
-        r.value("url", &job.url);
-        r.value("duration_ns", job.duration_ns);
-        r.value("requests_per_second", job.requests_per_second);
-        r.value("connections_per_second", job.connections_per_second);
-        r.value("received_bps", job.received_bps);
-        r.value("sent", t.sent);
-        r.value("completed", t.completed);
-        r.value("failed", t.failed.sum());
-        r.value("in_flight", t.in_flight);
-        r.value("unsent", t.unsent);
-        r.value("error_responses", t.error_responses);
-        for (cause, n) in t.failed.by_cause() {
-            r.value(format!("failed_{cause}"), n);
-        }
-        r.value("attempted_connections", t.attempted_connections);
-        r.value("established_connections", t.established_connections);
-        for (cause, n) in t.refused_connections.by_cause() {
-            r.value(format!("not_made_{cause}"), n);
-        }
-        r.value("sent_bytes", t.sent_bytes);
-        r.value("received_bytes", t.received_bytes);
-        r.value("body_bytes", t.body_bytes);
-        r.summary("latency", Some(&job.latency_ns));
-        r.summary("service", job.service_ns.as_ref());
-        r.summary("first_byte", Some(&job.first_byte_ns));
-        r.summary("connect", Some(&job.connect_ns));
-        let tls = job.tls.as_ref();
-        r.known("full_handshakes", tls.map(|t| t.full_handshakes));
-        r.known("resumed_handshakes", tls.map(|t| t.resumed_handshakes));
-        r
-    };
-    let first = match jobs.first() {
-        Some(job) => row(job),
-        None => row(&HttpJobReport::default()),
-    };
-    (first, jobs.iter().map(row).collect())
 }
 
 /// One row for each socket test. Each parameter that varies in a sweep has a separate column.

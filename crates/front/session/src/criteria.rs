@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use wb_model::{
     Criterion, Plan, Summary, Totals,
     criteria::{Bound, Metric, Stat},
+    http::{self, HttpJobReport},
     lateness::MISSED,
     load::{self, LoadJobReport},
     report::{CriterionReport, Rates},
@@ -18,14 +19,28 @@ pub(crate) struct Figures {
     pub(crate) latency: Summary,
     pub(crate) connect: Summary,
     pub(crate) http: Summary,
-    /// Metrics that only this kind of job has.
-    pub(crate) own: Vec<(Metric, Option<f64>)>,
-    /// All loads as one.
-    pub(crate) load: Option<LoadJobReport>,
+    /// The jobs as one, if their kind measures everything by sections.
+    pub(crate) jobs: Option<Jobs>,
     /// Transactions per second.
     pub(crate) tps: Option<f64>,
     /// Growth of counters, and the highest values of gauges.
     pub(crate) counters: BTreeMap<String, u64>,
+}
+
+/// Jobs of one kind, merged.
+#[derive(Clone, Debug)]
+pub(crate) enum Jobs {
+    Load(Box<LoadJobReport>),
+    Http(Box<HttpJobReport>),
+}
+
+impl Jobs {
+    fn measured(&self, metric: &str) -> Option<f64> {
+        match self {
+            Self::Load(all) => load::figures::section(all).measured(metric),
+            Self::Http(all) => http::figures::section(all).measured(metric),
+        }
+    }
 }
 
 /// Share of `part` in `whole`. A share of zero is not a measurement.
@@ -50,13 +65,10 @@ impl Figures {
     }
 
     fn measured(&self, metric: &Metric) -> Option<f64> {
-        if let Some((_, measured)) = self.own.iter().find(|(own, _)| own == metric) {
-            return *measured;
-        }
-        if let Some(load) = &self.load
+        if let Some(jobs) = &self.jobs
             && !matches!(metric, Metric::Counter(_))
         {
-            return load::figures::section(load).measured(&metric.to_string());
+            return jobs.measured(&metric.to_string());
         }
         let t = &self.totals;
         let ratio = |part: Option<u64>, whole: Option<u64>| share(part?, whole?);
@@ -66,7 +78,7 @@ impl Figures {
             Some(originals + t.lost_frames?)
         });
         match metric {
-            // Only loads have these metrics, and HTTP in `own`.
+            // Only loads and HTTP have these metrics.
             Metric::Failed | Metric::Errors | Metric::Cps | Metric::Rps | Metric::Open => None,
             Metric::Loss => ratio(t.lost_frames, offered),
             Metric::Unsent => ratio(t.unsent_frames, t.intended_frames),
@@ -220,7 +232,7 @@ mod tests {
         let mut all = LoadJobReport::default();
         jobs.iter().for_each(|job| all.merge(job));
         let figures = Figures {
-            load: Some(all),
+            jobs: Some(Jobs::Load(Box::new(all))),
             ..Figures::default()
         };
         let judged = report(&criterion, figures.measured(&criterion.metric));

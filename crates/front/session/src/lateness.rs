@@ -168,10 +168,10 @@ pub(crate) fn consider(trial: &Trial<'_>, lateness: Lateness) -> LatenessReport 
 mod tests {
     use wb_model::Verdict;
 
-    use wb_model::{Plan, Summary};
+    use wb_model::{Plan, Summary, http::HttpJobReport};
 
     use super::*;
-    use crate::criteria::{Figures, Offered, judge, reports};
+    use crate::criteria::{Figures, Jobs, Offered, judge, reports};
     use crate::{
         End,
         verdict::{self, Evidence},
@@ -306,7 +306,10 @@ mod tests {
                 ..Plan::default()
             };
             let judged = judge(&plan, |_| Figures {
-                own: vec![(Metric::Rps, Some(28_164.0))],
+                jobs: Some(Jobs::Http(Box::new(HttpJobReport {
+                    requests_per_second: 28_164.0,
+                    ..HttpJobReport::default()
+                }))),
                 ..Figures::default()
             });
             let trial = Trial {

@@ -17,7 +17,7 @@ pub(crate) fn distribution(of: &str, name: &str, times: &Histogram) -> Option<Di
 /// Distributions of a section, as parts of `of`.
 pub(crate) fn distributions_of_section(section: &Section<'_>, of: &str) -> Vec<Distribution> {
     let all = section.times();
-    all.filter_map(|(def, times)| distribution(of, def.name, times.histogram()?))
+    all.filter_map(|(f, times)| distribution(of, f.def.name, times.histogram()?))
         .collect()
 }
 

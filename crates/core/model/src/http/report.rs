@@ -6,7 +6,7 @@ use derive_more::{Add, AddAssign, Sub};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{lateness::Lateness, report::Summary};
+use crate::{lateness::Lateness, report::Times};
 
 /// HTTP loads of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -177,22 +177,13 @@ impl HttpFailures {
     /// Returns the sum of all causes.
     #[must_use]
     pub const fn sum(&self) -> u64 {
-        self.refused
-            + self.no_socket
-            + self.exhausted
-            + self.tls
-            + self.timeout
-            + self.connect_timeout
-            + self.first_byte_timeout
-            + self.idle_timeout
-            + self.version
-            + self.reset
-            + self.closed
-            + self.malformed
-            + self.stream_reset
-            + self.unprocessed
-            + self.check
-            + self.other
+        let causes = self.by_cause();
+        let (mut sum, mut at) = (0_u64, 0);
+        while at < causes.len() {
+            sum = sum.saturating_add(causes[at].1);
+            at += 1;
+        }
+        sum
     }
 
     /// Returns the name and the count of each cause.
@@ -238,22 +229,25 @@ pub struct HttpJobReport {
     pub connections_per_second: f64,
     /// Bits of responses per second over that time.
     pub received_bps: f64,
+    /// Connections open at the end of that time.
+    #[serde(default)]
+    pub steady_open_connections: u64,
     /// Time from the scheduled start of a request to the last byte of its response, in ns; equal to `since_due_ns`.
     /// Without a rate, requests are scheduled when they are sent.
-    pub latency_ns: Summary,
+    pub latency_ns: Times,
     /// Time from the scheduled start of a request to the last byte of its response, in ns.
     #[serde(default)]
-    pub since_due_ns: Summary,
+    pub since_due_ns: Times,
     /// Time from a request to the last byte of its response, in ns.
     #[serde(default)]
-    pub since_sent_ns: Summary,
+    pub since_sent_ns: Times,
     /// Time from a request to the last byte of its response, in ns; only if it differs from `latency_ns`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub service_ns: Option<Summary>,
+    pub service_ns: Option<Times>,
     /// Time from a request to the first byte of its response, in ns.
-    pub first_byte_ns: Summary,
+    pub first_byte_ns: Times,
     /// Time from the first packet to an established connection, in ns: TCP, or QUIC with its TLS handshake.
-    pub connect_ns: Summary,
+    pub connect_ns: Times,
     /// TLS statistics.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<HttpTlsReport>,
@@ -267,7 +261,7 @@ pub struct HttpJobReport {
     pub statuses: BTreeMap<String, u64>,
     /// `latency_ns` by class of status: `2xx`, `3xx`, `4xx`, `5xx`, for classes that occurred.
     #[serde(default)]
-    pub classes: BTreeMap<String, Summary>,
+    pub classes: BTreeMap<String, Times>,
     /// Results of each request of the set.
     pub requests: Vec<HttpRequestReport>,
     /// Results of each thread.
@@ -294,7 +288,7 @@ pub struct HttpTlsReport {
     pub resumed_handshakes: u64,
     /// Time from an established TCP connection to the end of the handshake, in ns; with HTTP/3 both are one,
     /// `connect_ns`.
-    pub handshake_ns: Summary,
+    pub handshake_ns: Times,
 }
 
 /// HTTP/2 statistics.
@@ -355,7 +349,7 @@ pub struct HttpRequestReport {
     /// Number of requests that failed.
     pub failed: u64,
     /// Latency in ns, as in the job.
-    pub latency_ns: Summary,
+    pub latency_ns: Times,
 }
 
 /// Results of one thread.

@@ -63,29 +63,29 @@ static COUNTS: &[Field<LoadJobReport>] = fields!(LoadJobReport:
     derived!("cps", "attempted/s, steady", CPS, |j| j.steady(|p| p.cps)).show(Show::Never),
     derived!("rps", "requests/s, steady", RPS, |j| j.steady(|p| p.rps)).show(Show::Never),
     derived!("tx_pps", "frames sent/s, steady", PPS, |j| j.steady(|p| p.tx_pps)).show(Show::Never),
-    derived!("rx_pps", "frames received/s, steady", PPS, |j| j.steady(|p| p.rx_pps)).judged("pps").show(Show::Never),
+    derived!("rx_pps", "frames received/s, steady", PPS, |j| j.steady(|p| p.rx_pps)).judged(&["pps"]).show(Show::Never),
     derived!("tx_l2_bps", "sent, layer 2, steady", Unit::BitsPerSecond, |j| j.steady(|p| p.tx_bps)).show(Show::Never),
     derived!("rx_l2_bps", "received, layer 2, steady", Unit::BitsPerSecond, |j| j.steady(|p| p.rx_bps))
-        .judged("bps").show(Show::Never),
+        .judged(&["bps"]).show(Show::Never),
 );
 
 static MORE: &[Field<LoadJobReport>] = fields!(LoadJobReport:
-    times!(connect_ns, "connect").judged("connect"),
+    times!(connect_ns, "connect").judged(&["connect"]),
     times!(first_byte_ns, "first byte"),
-    times!(request_ns, "response").judged(""),
+    times!(request_ns, "response").judged(&[""]),
     times!(request_due_ns, "from due time"),
-    times!(since_due_ns, "response or from due time").judged("http").show(Show::Never),
+    times!(since_due_ns, "response or from due time").judged(&["http"]).show(Show::Never),
     derived!("established_cps", "established/s, steady", CPS, |j| j.steady(LoadPhaseReport::established_cps))
-        .judged("cps").good(),
-    derived!("responses_rps", "responses/s, steady", RPS, |j| j.steady(LoadPhaseReport::responses_rps)).judged("rps").good(),
+        .judged(&["cps"]).good(),
+    derived!("responses_rps", "responses/s, steady", RPS, |j| j.steady(LoadPhaseReport::responses_rps)).judged(&["rps"]).good(),
     derived!("open", "open, steady", CONNECTIONS, |j| j.steady(|p| p.totals.open_connections as f64))
         .show(Show::Never),
-    derived!("failed", "failed", Unit::Share, |j| j.failed()).bad().show(Show::Never),
+    derived!("failed_share", "failed", Unit::Share, |j| j.failed()).judged(&["failed"]).bad().show(Show::Never),
     derived!("loss", "loss", Unit::Share, |j| j.loss().into()).bad().show(Show::Never),
     derived!("lost", "lost", REQUESTS, |j| j.lost().into()).bad().show(Show::Never),
     derived!("errors", "errors", Unit::Share, |j| share(j.totals.error_responses, j.totals.responses).into())
         .bad().show(Show::Never),
-    derived!("unsent", "unsent", Unit::Share, |j| j.unsent()).bad().show(Show::Never),
+    derived!("unsent_share", "unsent", Unit::Share, |j| j.unsent()).judged(&["unsent"]).bad().show(Show::Never),
     derived!("duplicates", "duplicates", Unit::Share, |j| share(j.totals.duplicate_responses, j.awaited()).into())
         .bad().show(Show::Never),
     counter!(counters, "counters", Unit::None).show(Show::Details),

@@ -629,7 +629,7 @@ fn judge_requests(report: &Report, n: usize, shape: &TrialShape, goal: f64) -> J
         false => 0.0,
     };
     trial.forwarded = job.requests_per_second;
-    trial.latency_ns = job.latency_ns;
+    trial.latency_ns = *job.latency_ns;
     trial.loss_ratio = match trial.tx {
         0 => 0.0,
         tx => trial.lost as f64 / tx as f64,

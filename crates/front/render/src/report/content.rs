@@ -35,11 +35,10 @@ pub(super) fn document(report: &Report) -> Document {
     for section in suite::sections(report) {
         document.section(section);
     }
-    for kind in ["load", "capture"] {
+    for kind in ["load", "http", "capture"] {
         let jobs = sections::of_kind(report, kind);
         document.section(sections::document::section(&jobs, course));
     }
-    document.section(engines::http(report, course));
     document.section(engines::sockets(report, course));
     document.section(all_times(report));
     document.section(beside(report, course));

@@ -147,36 +147,6 @@ pub(super) fn metrics(report: &Report) -> Vec<Metric> {
     for section in sections::all(report) {
         list.section(&section);
     }
-    for job in report.http.iter().flat_map(|h| &h.jobs) {
-        list.of = format!("http {}", job.name);
-        list.add(
-            "requests a second",
-            "rps",
-            Some(job.requests_per_second),
-            Better::Higher,
-        );
-        list.add(
-            "throughput received",
-            "bit/s",
-            Some(job.received_bps),
-            Better::Higher,
-        );
-        let failed = job
-            .totals
-            .failed
-            .by_cause()
-            .iter()
-            .fold(0.0, |a, (_, n)| a + *n as f64);
-        list.add(
-            "completed",
-            "requests",
-            Some(job.totals.completed as f64),
-            Better::Neither,
-        );
-        list.add("failed", "requests", Some(failed), Better::Lower);
-        list.summary("latency", &job.latency_ns);
-        list.summary("connection set up", &job.connect_ns);
-    }
     for job in report.socket.iter().flat_map(|s| &s.jobs) {
         list.of = format!("test {}", job.name);
         let nonzero = |v: f64| (v > 0.0).then_some(v);
@@ -286,14 +256,14 @@ impl List {
             };
             if let Value::Times(times) = figure.value {
                 for (statistic, value) in times.statistics() {
-                    let label = format!("{} {}", figure.label(), Summary::label(statistic));
+                    let label = format!("{} {}", figure.title(), Summary::label(statistic));
                     if let Some(value) = value.filter(|_| times.samples > 0) {
                         let name = format!("{}_{statistic}", def.name);
                         add(name, label, value, Better::Lower);
                     }
                 }
             } else if let Some(value) = figure.value.number() {
-                add(def.name.to_owned(), figure.label(), value, def.better);
+                add(def.name.to_owned(), figure.title(), value, def.better);
             }
         }
     }

@@ -392,68 +392,6 @@ pub(super) fn beside(section: &mut Section, course: &Course<'_>) {
     ));
 }
 
-/// HTTP loads.
-pub(super) fn http(section: &mut Section, course: &Course<'_>) {
-    let rates = [
-        ("sent", "sent"),
-        ("completed", "completed"),
-        ("unsent", "unsent"),
-        ("error_responses", "status 400 and above"),
-    ];
-    let rates = rates
-        .iter()
-        .filter(|(name, _)| rises(course.column("http", name)))
-        .filter_map(|(name, called)| course.rate_of("http", name, called, 1.0));
-    section.plot(course.plot(
-        "http-requests",
-        "Requests per second",
-        Y::new("rate", "rps"),
-        rates,
-    ));
-    let latency = course.mean_of("http", "latency", "mean");
-    section.plot(
-        course.plot(
-            "http-latency-course",
-            "Latency per interval: mean, and percentiles within 3 %",
-            Y::new("latency", "s"),
-            latency
-                .into_iter()
-                .chain(course.percentiles_of("http", "latency", "")),
-        ),
-    );
-    let causes = course.timeline.columns.iter().filter(|c| c.of == "http");
-    let failures = causes.filter_map(|column| {
-        let of_request = column.name.strip_prefix("failed_").map(str::to_owned);
-        let of_connection = || {
-            Some(format!(
-                "no connection: {}",
-                column.name.strip_prefix("no_connection_")?
-            ))
-        };
-        let cause = of_request.or_else(of_connection)?;
-        Some(Series::line(
-            &cause.replace('_', " "),
-            course.rate(column, 1.0),
-        ))
-    });
-    section.plot(course.plot(
-        "http-failures",
-        "Failures per second, by cause",
-        Y::new("rate", "/s"),
-        failures,
-    ));
-    let bits = [("received_bytes", "received"), ("sent_bytes", "sent")];
-    let bits = bits
-        .iter()
-        .filter_map(|(name, called)| course.rate_of("http", name, called, 8.0));
-    section.plot(course.plot(
-        "http-throughput",
-        "Throughput of requests and responses",
-        Y::new("throughput", "bit/s"),
-        bits,
-    ));
-}
-
 /// Socket tests that report no intervals.
 pub(super) fn sockets(section: &mut Section, course: &Course<'_>) {
     let bits = course.level_of("socket", "throughput_bps", "throughput");

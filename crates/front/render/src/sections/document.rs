@@ -21,8 +21,7 @@ pub(crate) fn section(jobs: &[Job<'_>], course: Option<&Course<'_>>) -> Section 
     });
     let times = jobs.iter().flat_map(|job| {
         let of = |label: &str| format!("{}: {label}", job.job);
-        job.times()
-            .map(move |(def, times)| (of(def.label), &**times))
+        job.times().map(move |(f, times)| (of(f.label), &**times))
     });
     section.table(times::table("Times", times));
     if let Some(course) = course {
@@ -88,7 +87,7 @@ fn by_columns(jobs: &[Job<'_>], names: &[&str]) -> Table {
     table.head.extend(heads.map(|head| (head, Side::Left)));
     for name in names {
         let label = jobs.iter().find_map(|job| job.figure(name));
-        let label = label.map(Figure::label).unwrap_or_default();
+        let label = label.map(Figure::title).unwrap_or_default();
         let cells = jobs.iter().map(|job| cell(job, job.figure(name)));
         table.row(std::iter::once(Cell::from(label)).chain(cells));
     }
@@ -100,7 +99,7 @@ fn by_rows(jobs: &[Job<'_>], names: &[&str]) -> Table {
     let mut table = Table::new("", &["job"]);
     for name in names {
         if let Some(figure) = jobs.iter().find_map(|job| job.figure(name)) {
-            table.head.push((figure.label(), side(figure.def)));
+            table.head.push((figure.title(), side(figure.def)));
         }
     }
     for job in jobs {

@@ -6,14 +6,16 @@ mod plots;
 pub(crate) mod text;
 
 use wb_figures::{Better, Def, Figure, Kind, Section, Show, Value};
-use wb_model::{Report, capture, load};
+use wb_model::{Report, capture, http, load};
 
 use crate::figures::{count, share};
 
 /// Sections of all jobs, kind by kind.
 pub(crate) fn all(report: &Report) -> Vec<Section<'_>> {
     let load = load::figures::sections(report);
-    load.chain(capture::figures::sections(report)).collect()
+    let http = http::figures::sections(report);
+    let capture = capture::figures::sections(report);
+    load.chain(http).chain(capture).collect()
 }
 
 /// Sections of all jobs of one kind.
@@ -31,7 +33,7 @@ fn shown(def: &Def, value: &Value<'_>) -> String {
         Value::Real(n) => def.unit.text(*n),
         Value::Text(text) => text.to_string(),
         Value::Counts(all) => {
-            let known = all.iter().filter(|(_, n)| **n > 0);
+            let known = all.iter().filter(|(_, n)| *n > 0);
             let known = known.map(|(name, n)| format!("{name} {}", count(*n)));
             known.collect::<Vec<_>>().join(", ")
         }

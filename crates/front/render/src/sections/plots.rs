@@ -1,6 +1,6 @@
 //! Plots over time that sections declare.
 
-use wb_figures::{Def, Section as Job, Series as Lines};
+use wb_figures::{Def, Section as Job, Series as Lines, Unit};
 
 use crate::report::{Course, Section, Series, Y, rises};
 
@@ -36,7 +36,7 @@ pub(crate) fn add(section: &mut Section, job: &Job<'_>, course: &Course<'_>) {
 fn lines(job: &Job<'_>, course: &Course<'_>, of: &str, lines: Lines) -> (Y, Vec<Series>) {
     let def = |name: &str| job.figure(name).map(|f| f.def);
     let label = |name: &str| {
-        let known = def(name).map(|def| def.label.to_owned());
+        let known = job.figure(name).map(|f| f.label.to_owned());
         known.unwrap_or_else(|| name.trim_end_matches("_ns").replace('_', " "))
     };
     let unit = |names: &[&str]| {
@@ -48,8 +48,8 @@ fn lines(job: &Job<'_>, course: &Course<'_>, of: &str, lines: Lines) -> (Y, Vec<
     match lines {
         Lines::Rates(names) => {
             let changing = names.iter().filter(|name| rises(course.column(of, name)));
-            let series = changing.filter_map(|name| course.rate_of(of, name, &label(name), 1.0));
-            let symbol = unit(names).map_or("/s".into(), wb_figures::Unit::rate_symbol);
+            let (factor, symbol) = unit(names).unwrap_or(Unit::None).rate();
+            let series = changing.filter_map(|name| course.rate_of(of, name, &label(name), factor));
             (Y::new("rate", &symbol), series.collect())
         }
         Lines::Levels(names) => {
@@ -57,7 +57,7 @@ fn lines(job: &Job<'_>, course: &Course<'_>, of: &str, lines: Lines) -> (Y, Vec<
             let series = names
                 .iter()
                 .filter_map(|name| course.level_of(of, name, &label(name)));
-            let symbol = unit(names).map_or("".into(), wb_figures::Unit::symbol);
+            let symbol = unit(names).unwrap_or(Unit::None).symbol();
             (Y::new(&symbol, ""), series.filter(any).collect())
         }
         Lines::Times(names) => {

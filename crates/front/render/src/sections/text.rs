@@ -20,7 +20,7 @@ pub(crate) fn section(page: &mut Page, section: &Section<'_>, details: bool) {
     for sum in &section.sums {
         sum_line(page, section, sum);
     }
-    let times: Vec<_> = section.times().map(|(def, t)| (def.label, &**t)).collect();
+    let times: Vec<_> = section.times().map(|(f, t)| (f.label, &**t)).collect();
     times::distributions(page, &times);
     for table in &section.tables {
         rows(page, table, details);
@@ -41,7 +41,7 @@ pub(crate) fn section(page: &mut Page, section: &Section<'_>, details: bool) {
 fn figures(page: &mut Page, section: &Section<'_>, details: bool) {
     let shown_figures = || section.shown(details);
     let label_width = shown_figures()
-        .map(|f| f.label().chars().count())
+        .map(|f| f.title().chars().count())
         .max()
         .unwrap_or(0);
     let is_long = |value: &Value<'_>| matches!(value, Value::Text(_) | Value::Counts(_));
@@ -51,7 +51,7 @@ fn figures(page: &mut Page, section: &Section<'_>, details: bool) {
         .max()
         .unwrap_or(0);
     for figure in shown_figures() {
-        let label = format!("  {:<label_width$}  ", figure.label());
+        let label = format!("  {:<label_width$}  ", figure.title());
         let tone = match is_bad(figure.def, &figure.value) {
             true => Tone::Bad,
             false => Tone::Plain,
@@ -77,7 +77,7 @@ fn sum_line(page: &mut Page, section: &Section<'_>, sum: &Sum) {
             return None;
         };
         let is_listed = n > 0 || figure.def.show == Show::Always;
-        is_listed.then(|| format!("{} {}", figure.def.label, count(n)))
+        is_listed.then(|| format!("{} {}", figure.label, count(n)))
     };
     let list = |names: &[&str]| names.iter().filter_map(part).collect::<Vec<_>>();
     let minus = list(sum.minus).into_iter().map(|part| format!(" - {part}"));
@@ -97,7 +97,7 @@ fn sum_line(page: &mut Page, section: &Section<'_>, sum: &Sum) {
 }
 
 fn rows(page: &mut Page, own: &wb_figures::Table<'_>, details: bool) {
-    if own.rows.is_empty() {
+    if own.rows.is_empty() || own.is_detail && !details {
         return;
     }
     let columns = || own.columns.iter().filter(|def| is_column(def, details));

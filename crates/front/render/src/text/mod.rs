@@ -3,7 +3,6 @@
 //! Each section is a file; this one puts them in order.
 
 mod counts;
-mod http;
 pub(crate) mod plan;
 mod ports;
 mod probes;
@@ -53,7 +52,7 @@ pub fn report(report: &Report, options: &Options) -> String {
     warnings(&mut page, &report.warnings);
     plan::section(&mut page, &report.plan);
     sections_of(&mut page, report, "load", options.verbose);
-    http::section(&mut page, report, options.verbose);
+    sections_of(&mut page, report, "http", options.verbose);
     socket::section(&mut page, report, options.verbose);
     for job in &report.jobs {
         page.head(&job_title(&job.name, job.tx.as_deref(), job.rx.as_deref()));

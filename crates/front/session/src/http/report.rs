@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use wb_figures::Merge;
 use wb_http::HttpThreadOutcome;
 use wb_measure::Histogram;
 use wb_model::{
     Lateness, Limit, Limiter, Plan, Totals,
-    criteria::Metric,
     http::{
         ExactTimes, Http2Report, Http3Report, HttpJob, HttpJobReport, HttpReport,
-        HttpRequestReport, HttpThreadReport, HttpTlsReport, HttpVersion,
+        HttpRequestReport, HttpThreadReport, HttpTlsReport, HttpVersion, figures::section,
     },
     lateness::{MISSED, WAS_LATE},
 };
@@ -17,10 +17,10 @@ use wb_model::{
 use super::sum;
 use crate::{
     End,
-    criteria::{self, Figures, Offered, Shortfall},
+    criteria::{self, Figures, Jobs, Offered, Shortfall},
     engine::{Ended, Settled, Stamping, Times},
     lateness,
-    settle::{distribution, error_responses, share, signal_name},
+    settle::{distributions_of_section, error_responses, share, signal_name},
 };
 
 /// Share of its CPU from which on a thread counts as saturated.
@@ -44,22 +44,13 @@ pub(super) struct HttpJobFacts {
     pub(super) via: Via,
 }
 
-/// Report of a job, and the distributions behind its summaries.
-struct SettledHttpJob {
-    report: HttpJobReport,
-    latency: Histogram,
-    connect: Histogram,
-    /// Connections that were open when the requests ended.
-    open: u64,
-}
-
 pub(super) fn settle(
     plan: &Plan,
     jobs: &[HttpJobFacts],
     outcomes: Vec<Vec<HttpThreadOutcome>>,
     ended: &Ended,
 ) -> Settled {
-    let settled: Vec<SettledHttpJob> = plan
+    let settled: Vec<HttpJobReport> = plan
         .http_jobs
         .iter()
         .zip(jobs)
@@ -67,18 +58,20 @@ pub(super) fn settle(
         .map(|((plan, job), threads)| settle_job(plan, job, threads, ended))
         .collect();
     let judged = criteria::judge(plan, |job| {
-        let settled = settled
-            .iter()
-            .filter(|t| job.is_none_or(|name| t.report.name == name));
-        figures(settled.collect())
+        let jobs = settled.iter();
+        let all = together(jobs.filter(|t| job.is_none_or(|name| t.name == name)));
+        Figures {
+            jobs: Some(Jobs::Http(Box::new(all))),
+            ..Figures::default()
+        }
     });
     let late = outcomes.iter().flatten().map(|o| o.lateness);
     let late = late.fold(Lateness::default(), |a, b| a.plus(&b));
-    let all = sum(settled.iter().map(|t| t.report.totals));
+    let all = sum(settled.iter().map(|t| t.totals));
     let offered = settled.iter().map(|t| Offered {
-        job: &t.report.name,
-        intended: t.report.totals.sent + t.report.totals.unsent,
-        offered: t.report.totals.sent,
+        job: &t.name,
+        intended: t.totals.sent + t.totals.unsent,
+        offered: t.totals.sent,
     });
     let short = Shortfall::of(plan, offered).filter(|_| ended.end == End::Completed);
     let trial = lateness::Trial {
@@ -90,11 +83,8 @@ pub(super) fn settle(
         rates_over_ns: Some(ended.elapsed_ns),
     };
     let lateness = lateness::consider(&trial, late);
-    let defect = settled.iter().any(|t| !t.report.totals.adds_up());
-    let mut latency = Histogram::new();
-    for one in &settled {
-        latency.merge(&one.latency);
-    }
+    let defect = settled.iter().any(|t| section(t).wrong().next().is_some());
+    let total = together(settled.iter());
     let via = jobs.first().map_or(Via::Sockets, |job| job.via);
     let (limited_by, mut warnings) = limits(plan, &settled, &outcomes, via, &late);
     let limited_by = match &lateness.may_have_caused {
@@ -112,11 +102,11 @@ pub(super) fn settle(
     };
     warnings.extend(error_responses(all.error_responses, all.completed));
     for one in &settled {
-        let name = &one.report.name;
-        if let Some(what) = &one.report.first_failure {
+        let name = &one.name;
+        if let Some(what) = &one.first_failure {
             warnings.push(format!("{name}: {what}"));
         }
-        if let Some(http2) = &one.report.http2
+        if let Some(http2) = &one.http2
             && let Some(allowed) = http2.allowed_streams.filter(|n| *n < http2.streams)
         {
             warnings.push(format!(
@@ -124,7 +114,7 @@ pub(super) fn settle(
                 http2.streams
             ));
         }
-        if let Some(http3) = &one.report.http3
+        if let Some(http3) = &one.http3
             && http3.stream_waits > 0
             && http3.most_streams < http3.streams
         {
@@ -133,20 +123,21 @@ pub(super) fn settle(
                 http3.most_streams, http3.streams
             ));
         }
-        if one.report.totals.refused_connections.exhausted > 0 {
+        if one.totals.refused_connections.exhausted > 0 {
             warnings.push(format!(
                 "{name}: {} connections failed for lack of a local port, address or descriptor (see net.ipv4.ip_local_port_range, sources)",
-                one.report.totals.refused_connections.exhausted
+                one.totals.refused_connections.exhausted
             ));
         }
     }
-    let own = settled.iter().filter(|_| settled.len() > 1);
-    let own = own.filter_map(|t| distribution(&t.report.name, "latency_ns", &t.latency));
-    let all_times = distribution("", "latency_ns", &latency);
+    let mut distributions = distributions_of_section(&section(&total), "");
+    for one in settled.iter().filter(|_| settled.len() > 1) {
+        distributions.extend(distributions_of_section(&section(one), &one.name));
+    }
     Settled {
-        distributions: all_times.into_iter().chain(own).collect(),
+        distributions,
         times: Times {
-            latency: latency.summary(),
+            latency: *total.latency_ns,
             percentile_error: Histogram::RELATIVE_ERROR,
             ..Times::default()
         },
@@ -155,12 +146,10 @@ pub(super) fn settle(
         lateness,
         defect: defect
             .then(|| "the request counts do not add up; this is a bug in wirebench".to_owned()),
-        nothing: settled
-            .iter()
-            .find_map(|one| nothing(&one.report, settled.len())),
+        nothing: settled.iter().find_map(|one| nothing(one, settled.len())),
         limited_by: limited_by.into(),
         http: Some(HttpReport {
-            jobs: settled.into_iter().map(|t| t.report).collect(),
+            jobs: settled,
             ..HttpReport::default()
         }),
         stamping: Stamping::by_calls(),
@@ -209,7 +198,7 @@ fn nothing(job: &HttpJobReport, jobs: usize) -> Option<String> {
 )]
 fn limits(
     plan: &Plan,
-    settled: &[SettledHttpJob],
+    settled: &[HttpJobReport],
     outcomes: &[Vec<HttpThreadOutcome>],
     via: Via,
     late: &Lateness,
@@ -228,19 +217,19 @@ fn limits(
             };
             warnings.push(format!(
                 "{}: the tester may be the bottleneck ({who} {:.0} % busy); add {more}",
-                one.report.name,
+                one.name,
                 used.min(1.0) * 100.0
             ));
         }
     }
-    let all = sum(settled.iter().map(|t| t.report.totals));
+    let all = sum(settled.iter().map(|t| t.totals));
     let unsent = settled.iter().any(|t| {
-        let totals = &t.report.totals;
+        let totals = &t.totals;
         share(totals.unsent, totals.sent + totals.unsent) > MISSED
     });
     let open = plan.http_jobs.iter().all(|job| !job.rate.is_empty());
     let reached = settled.iter().any(|t| {
-        let totals = &t.report.totals;
+        let totals = &t.totals;
         totals.established_connections > 0 || totals.attempted_connections == 0
     });
     // If the rate was kept, missing addresses, ports and descriptors did not limit it.
@@ -313,11 +302,11 @@ fn settle_job(
     job: &HttpJobFacts,
     threads: &[HttpThreadOutcome],
     ended: &Ended,
-) -> SettledHttpJob {
+) -> HttpJobReport {
     let merged = |of: fn(&HttpThreadOutcome) -> &Histogram| {
         let mut all = Histogram::new();
         threads.iter().for_each(|o| all.merge(of(o)));
-        all
+        wb_measure::Times::from(&all)
     };
     let totals = sum(threads.iter().map(|o| o.totals));
     let in_time = sum(threads.iter().map(|o| o.in_time));
@@ -334,7 +323,7 @@ fn settle_job(
                 .iter()
                 .filter_map(|o| o.service.as_ref())
                 .for_each(|h| all.merge(h));
-            Some(all.summary())
+            Some(wb_measure::Times::from(&all))
         },
         |()| None,
     );
@@ -346,7 +335,7 @@ fn settle_job(
     for (class, times) in threads.iter().flat_map(|o| &o.classes) {
         classes.entry(*class).or_default().merge(times);
     }
-    let (latency, connect) = (merged(|o| &o.latency), merged(|o| &o.connect));
+    let latency = merged(|o| &o.latency);
     let handshakes = threads
         .iter()
         .fold((0, 0), |a, o| (a.0 + o.handshakes.0, a.1 + o.handshakes.1));
@@ -359,7 +348,7 @@ fn settle_job(
             agreed,
             full_handshakes: handshakes.0,
             resumed_handshakes: handshakes.1,
-            handshake_ns: merged(|o| &o.handshake).summary(),
+            handshake_ns: merged(|o| &o.handshake),
         }
     });
     let names: Vec<&str> = job.names.iter().map(String::as_str).collect();
@@ -373,20 +362,20 @@ fn settle_job(
                 sent: totals.sent,
                 completed: totals.completed,
                 failed: totals.failed.sum(),
-                latency_ns: latency.summary(),
+                latency_ns: latency.clone(),
             },
             _ => HttpRequestReport {
                 name: (*name).to_owned(),
                 sent: of_threads().map(|c| c.sent).sum(),
                 completed: of_threads().map(|c| c.completed).sum(),
                 failed: of_threads().map(|c| c.failed).sum(),
-                latency_ns: times.summary(),
+                latency_ns: (&times).into(),
             },
         }
     });
     let digests: BTreeSet<_> = threads.iter().flat_map(|o| &o.digests).collect();
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
-    let report = HttpJobReport {
+    HttpJobReport {
         name: plan.name.clone(),
         url: plan.url.clone(),
         addresses: job.addresses.clone(),
@@ -394,19 +383,22 @@ fn settle_job(
         requests_per_second: rate(in_time.completed),
         connections_per_second: rate(in_time.established_connections),
         received_bps: rate(in_time.received_bytes) * 8.0,
-        latency_ns: latency.summary(),
-        since_due_ns: latency.summary(),
-        since_sent_ns: service.unwrap_or_else(|| latency.summary()),
+        steady_open_connections: in_time.established_connections + in_time.warm_up_connections
+            - in_time.closed_connections
+            - in_time.broken_connections,
+        since_due_ns: latency.clone(),
+        since_sent_ns: service.clone().unwrap_or_else(|| latency.clone()),
+        latency_ns: latency.clone(),
         service_ns: service,
-        first_byte_ns: merged(|o| &o.first_byte).summary(),
-        connect_ns: connect.summary(),
+        first_byte_ns: merged(|o| &o.first_byte),
+        connect_ns: merged(|o| &o.connect),
         tls,
         http2: (plan.version == HttpVersion::V2).then(|| http2(threads)),
         http3: (plan.version == HttpVersion::V3).then(|| http3(threads)),
         statuses,
         classes: classes
             .iter()
-            .map(|(class, times)| (format!("{class}xx"), times.summary()))
+            .map(|(class, times)| (format!("{class}xx"), times.into()))
             .collect(),
         requests: requests.collect(),
         threads: job
@@ -429,14 +421,6 @@ fn settle_job(
             .collect(),
         exact: exact(threads, ended),
         totals,
-    };
-    SettledHttpJob {
-        report,
-        latency,
-        connect,
-        open: in_time.established_connections + in_time.warm_up_connections
-            - in_time.closed_connections
-            - in_time.broken_connections,
     }
 }
 
@@ -514,43 +498,9 @@ fn exact(threads: &[HttpThreadOutcome], ended: &Ended) -> Option<ExactTimes> {
     })
 }
 
-/// Measurements of these jobs together, for criteria.
-#[allow(clippy::cast_precision_loss)]
-fn figures(settled: Vec<&SettledHttpJob>) -> Figures {
-    let all = sum(settled.iter().map(|t| t.report.totals));
-    let part = |part: u64, whole: u64| (whole > 0).then(|| share(part, whole));
-    let worse = |a: Option<f64>, b: Option<f64>| match (a, b) {
-        (Some(a), Some(b)) => Some(a.max(b)),
-        (a, b) => a.or(b),
-    };
-    let rate = |of: fn(&HttpJobReport) -> f64| Some(settled.iter().map(|t| of(&t.report)).sum());
-    let (mut latency, mut connect) = (Histogram::new(), Histogram::new());
-    for one in &settled {
-        latency.merge(&one.latency);
-        connect.merge(&one.connect);
-    }
-    Figures {
-        latency: latency.summary(),
-        http: latency.summary(),
-        connect: connect.summary(),
-        own: vec![
-            (
-                Metric::Failed,
-                worse(
-                    part(all.failed.sum() + all.in_flight, all.sent),
-                    part(all.refused_connections.sum(), all.attempted_connections),
-                ),
-            ),
-            (Metric::Errors, part(all.error_responses, all.completed)),
-            (Metric::Unsent, part(all.unsent, all.sent + all.unsent)),
-            (Metric::Cps, rate(|r| r.connections_per_second)),
-            (Metric::Rps, rate(|r| r.requests_per_second)),
-            (Metric::Bps, rate(|r| r.received_bps)),
-            (
-                Metric::Open,
-                Some(settled.iter().map(|t| t.open).sum::<u64>() as f64),
-            ),
-        ],
-        ..Figures::default()
-    }
+/// Some of the jobs as one.
+fn together<'a>(jobs: impl Iterator<Item = &'a HttpJobReport>) -> HttpJobReport {
+    let mut all = HttpJobReport::default();
+    jobs.for_each(|job| all.merge(job));
+    all
 }

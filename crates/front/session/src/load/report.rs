@@ -20,7 +20,7 @@ use wb_tcp::{Counters, IcmpNews};
 use super::run::{Loads, connections, totals_of};
 use crate::{
     End,
-    criteria::{self, Figures, Offered, Shortfall},
+    criteria::{self, Figures, Jobs, Offered, Shortfall},
     engine::{Ended, Settled, Stamping, Times},
     lateness,
     settle::{distributions_of_section, error_responses, share, signal_name},
@@ -288,7 +288,7 @@ fn figures<'a>(jobs: impl Iterator<Item = &'a SettledJob> + Clone) -> Figures {
             ..all.frames
         },
         latency: *all.request_ns,
-        load: Some(all),
+        jobs: Some(Jobs::Load(Box::new(all))),
         ..Figures::default()
     }
 }
