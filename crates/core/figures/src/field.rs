@@ -65,6 +65,38 @@ pub struct Def {
     pub judged: &'static [&'static str],
 }
 
+impl Def {
+    /// A figure that is always shown.
+    #[must_use]
+    pub const fn new(name: &'static str, label: &'static str, unit: Unit, kind: Kind) -> Self {
+        Self {
+            name,
+            label,
+            unit,
+            kind,
+            better: Better::Neither,
+            show: Show::Always,
+            share_of: "",
+            labels: ("", &[]),
+            judged: &[],
+        }
+    }
+
+    /// Sets when it is shown.
+    #[must_use]
+    pub const fn show(mut self, show: Show) -> Self {
+        self.show = show;
+        self
+    }
+
+    /// Lower is better, and any value above 0 is bad.
+    #[must_use]
+    pub const fn bad(mut self) -> Self {
+        self.better = Better::Lower;
+        self
+    }
+}
+
 /// A figure of the report type `S`.
 pub struct Field<S: 'static> {
     /// Its description.
@@ -84,19 +116,8 @@ impl<S> Field<S> {
         get: for<'a> fn(&'a S) -> Value<'a>,
         merge: fn(&mut S, &S),
     ) -> Self {
-        let def = Def {
-            name,
-            label,
-            unit,
-            kind,
-            better: Better::Neither,
-            show: Show::Always,
-            share_of: "",
-            labels: ("", &[]),
-            judged: &[],
-        };
         Self {
-            def,
+            def: Def::new(name, label, unit, kind),
             get,
             merge,
             note: |_| String::new(),
@@ -106,7 +127,7 @@ impl<S> Field<S> {
     /// Lower is better, and any value above 0 is bad.
     #[must_use]
     pub const fn bad(mut self) -> Self {
-        self.def.better = Better::Lower;
+        self.def = self.def.bad();
         self
     }
 
@@ -120,7 +141,7 @@ impl<S> Field<S> {
     /// Sets when it is shown.
     #[must_use]
     pub const fn show(mut self, show: Show) -> Self {
-        self.def.show = show;
+        self.def = self.def.show(show);
         self
     }
 

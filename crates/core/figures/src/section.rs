@@ -1,8 +1,10 @@
 //! Everything that outputs show about one job.
 
-use wb_measure::Times;
+use std::borrow::Cow;
 
-use crate::{Def, Field, Kind, Show, Value};
+use wb_measure::Summary;
+
+use crate::{Def, Field, Kind, Show, Unit, Value};
 
 /// Meaning of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub struct Figure<'a> {
     pub group: &'static str,
     /// Its label, usually that of the description.
     pub label: &'static str,
+    /// When it is shown to people, usually as the description says.
+    pub show: Show,
     /// Its value.
     pub value: Value<'a>,
     /// Remark next to the value; empty for none.
@@ -79,7 +83,7 @@ pub struct Table<'a> {
     /// True for a table that texts show only with details.
     pub is_detail: bool,
     /// Columns.
-    pub columns: Vec<&'static Def>,
+    pub columns: Vec<Def>,
     /// Rows, with one value for each column.
     pub rows: Vec<Vec<Value<'a>>>,
 }
@@ -93,6 +97,8 @@ pub enum Series {
     Levels(&'static [&'static str]),
     /// Mean and percentiles of each interval, by the names of distributions: `connect_ns`.
     Times(&'static [&'static str]),
+    /// Columns of a table against another column: its caption, the horizontal column, the lines.
+    Columns(&'static str, &'static str, &'static [&'static str]),
 }
 
 /// A plot over time.
@@ -117,6 +123,8 @@ pub struct Section<'a> {
     pub job: &'a str,
     /// Description of the job; empty for none.
     pub title: String,
+    /// Names and values of the parameters that vary between the jobs of a sweep.
+    pub parameters: &'a [(String, String)],
     /// Figures, in order.
     pub figures: Vec<Figure<'a>>,
     /// Sums that must hold.
@@ -143,6 +151,7 @@ impl<'a> Section<'a> {
             heading,
             job,
             title,
+            parameters: &[],
             figures: Vec::new(),
             sums: Vec::new(),
             tables: Vec::new(),
@@ -169,46 +178,67 @@ impl<'a> Section<'a> {
             def: &field.def,
             group,
             label: field.def.label,
+            show: field.def.show,
             value: (field.get)(part),
             note: (field.note)(part),
         }));
         self
     }
 
-    /// Adds a table with these rows.
+    /// Adds a table with a row for each part.
     #[must_use]
     pub fn table<S>(
-        mut self,
+        self,
         caption: &'static str,
         columns: &'static [Field<S>],
-        rows: impl IntoIterator<Item = &'a S>,
+        parts: impl IntoIterator<Item = &'a S>,
     ) -> Self {
         let row = |part: &'a S| columns.iter().map(|c| (c.get)(part)).collect();
+        let columns = columns.iter().map(|c| c.def).collect();
+        self.rows(caption, columns, parts.into_iter().map(row))
+    }
+
+    /// Adds a table with a row for each part, and the names of the parts in the first column.
+    #[must_use]
+    pub fn named<S>(
+        self,
+        caption: &'static str,
+        head: &'static str,
+        columns: &'static [Field<S>],
+        parts: impl IntoIterator<Item = (Cow<'a, str>, &'a S)>,
+    ) -> Self {
+        let row = |(name, part): (_, &'a S)| {
+            let name = std::iter::once(Value::Text(name));
+            name.chain(columns.iter().map(|c| (c.get)(part))).collect()
+        };
+        let name = Def::new("name", head, Unit::None, Kind::Fact);
+        let columns = std::iter::once(name).chain(columns.iter().map(|c| c.def));
+        self.rows(caption, columns.collect(), parts.into_iter().map(row))
+    }
+
+    /// Adds a table with these rows, which have one value for each column.
+    #[must_use]
+    pub fn rows(
+        mut self,
+        caption: &'static str,
+        columns: Vec<Def>,
+        rows: impl IntoIterator<Item = Vec<Value<'a>>>,
+    ) -> Self {
         self.tables.push(Table {
             caption,
             is_detail: false,
-            columns: columns.iter().map(|c| &c.def).collect(),
-            rows: rows.into_iter().map(row).collect(),
+            columns,
+            rows: rows.into_iter().collect(),
         });
         self
     }
 
-    /// Adds a table like [`Self::table`] that texts show only with details.
+    /// Shows the last table only with details.
     #[must_use]
-    pub fn details<S>(
-        self,
-        caption: &'static str,
-        columns: &'static [Field<S>],
-        rows: impl IntoIterator<Item = &'a S>,
-    ) -> Self {
-        let mut section = self.table(caption, columns, rows);
-        section
-            .tables
-            .iter_mut()
-            .rev()
-            .take(1)
-            .for_each(|table| table.is_detail = true);
-        section
+    pub fn detail(mut self) -> Self {
+        let last = self.tables.iter_mut().last();
+        last.into_iter().for_each(|table| table.is_detail = true);
+        self
     }
 
     /// Adds a sum that must hold.
@@ -240,6 +270,14 @@ impl<'a> Section<'a> {
         self
     }
 
+    /// Hides a figure from people.
+    #[must_use]
+    pub fn hide(mut self, name: &str) -> Self {
+        let named = self.figures.iter_mut().filter(|f| f.def.name == name);
+        named.for_each(|figure| figure.show = Show::Never);
+        self
+    }
+
     /// Finds a figure by its name.
     #[must_use]
     pub fn figure(&self, name: &str) -> Option<&Figure<'a>> {
@@ -260,7 +298,7 @@ impl<'a> Section<'a> {
         let (of, statistic) = metric.rsplit_once('_').unwrap_or(("", metric));
         let mut distributions = self.figures.iter().filter(|f| f.def.judged.contains(&of));
         distributions.find_map(|f| match f.value {
-            Value::Times(times) => times.statistic(statistic),
+            Value::Times(summary, _) => summary.statistic(statistic),
             _ => None,
         })
     }
@@ -282,10 +320,10 @@ impl<'a> Section<'a> {
     }
 
     /// Returns the distributions with samples that are shown.
-    pub fn times(&self) -> impl Iterator<Item = (&Figure<'a>, &'a Times)> {
+    pub fn times(&self) -> impl Iterator<Item = (&Figure<'a>, &'a Summary)> {
         self.figures.iter().filter_map(|f| match f.value {
-            Value::Times(times) if times.samples > 0 && f.def.show != Show::Never => {
-                Some((f, times))
+            Value::Times(summary, _) if summary.samples > 0 && f.show != Show::Never => {
+                Some((f, summary))
             }
             _ => None,
         })
@@ -295,7 +333,7 @@ impl<'a> Section<'a> {
     pub fn shown(&self, details: bool) -> impl Iterator<Item = &Figure<'a>> {
         self.figures.iter().filter(move |f| {
             f.def.kind != Kind::Distribution
-                && match f.def.show {
+                && match f.show {
                     Show::Always => f.value != Value::Unknown,
                     Show::IfAny => f.value.is_any(),
                     Show::Details => details && f.value.is_any(),
@@ -307,10 +345,10 @@ impl<'a> Section<'a> {
 
 #[cfg(test)]
 mod tests {
-    use wb_measure::Histogram;
+    use wb_measure::{Histogram, Times};
 
     use super::*;
-    use crate::{Merge, Unit, counter, derived, fields, merge_fields, times};
+    use crate::{Merge, counter, derived, fields, merge_fields, times};
 
     #[derive(Clone, Default)]
     struct Job {

@@ -19,6 +19,10 @@ pub enum Unit {
     BitsPerSecond,
     /// Nanoseconds.
     Nanoseconds,
+    /// Seconds.
+    Seconds,
+    /// Percent; others are shares of 1.
+    Percent,
     /// A share of 1.
     Share,
 }
@@ -39,6 +43,8 @@ impl Unit {
             Self::Bytes => format!("{} MiB", significant(value / MIB, 3)),
             Self::BitsPerSecond => rate_bps(value),
             Self::Nanoseconds => time_ns(value),
+            Self::Seconds => time_ns(value * 1e9),
+            Self::Percent => format!("{} %", significant(value, 3)),
             Self::Share => ratio(value),
             Self::None | Self::Count(_) if value.fract() == 0.0 && value.abs() < 1e15 => {
                 group(&format!("{value:.0}"))
@@ -70,6 +76,8 @@ impl Unit {
             Self::Bytes => "bytes".into(),
             Self::BitsPerSecond => "bit/s".into(),
             Self::Nanoseconds => "ns".into(),
+            Self::Seconds => "s".into(),
+            Self::Percent => "%".into(),
             Self::Share => "share".into(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use wb_measure::Times;
+use wb_measure::{Histogram, Summary, Times};
 
 /// Value of a figure, borrowed from its report.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,8 +17,8 @@ pub enum Value<'a> {
     Text(Cow<'a, str>),
     /// Whole numbers by label.
     Counts(Vec<(&'a str, u64)>),
-    /// A distribution.
-    Times(&'a Times),
+    /// A distribution, with all its values if they are available.
+    Times(&'a Summary, Option<&'a Histogram>),
 }
 
 impl Value<'_> {
@@ -42,8 +42,14 @@ impl Value<'_> {
             Self::Real(n) => *n != 0.0,
             Self::Text(text) => !text.is_empty(),
             Self::Counts(all) => all.iter().any(|(_, n)| *n > 0),
-            Self::Times(times) => times.samples > 0,
+            Self::Times(summary, _) => summary.samples > 0,
         }
+    }
+}
+
+impl From<bool> for Value<'_> {
+    fn from(yes: bool) -> Self {
+        Self::Text(if yes { "true" } else { "false" }.into())
     }
 }
 
@@ -56,6 +62,12 @@ impl From<u64> for Value<'_> {
 impl From<&u64> for Value<'_> {
     fn from(n: &u64) -> Self {
         Self::Count(*n)
+    }
+}
+
+impl From<u32> for Value<'_> {
+    fn from(n: u32) -> Self {
+        Self::Count(u64::from(n))
     }
 }
 
@@ -97,13 +109,19 @@ impl<'a> From<&'a BTreeMap<String, u64>> for Value<'a> {
 
 impl<'a> From<&'a Times> for Value<'a> {
     fn from(times: &'a Times) -> Self {
-        Self::Times(times)
+        Self::Times(times.summary(), times.histogram())
     }
 }
 
 impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Unknown, Into::into)
+    }
+}
+
+impl<'a> From<&'a Summary> for Value<'a> {
+    fn from(summary: &'a Summary) -> Self {
+        Self::Times(summary, None)
     }
 }
 
@@ -117,4 +135,4 @@ macro_rules! optional {
     )*};
 }
 
-optional! { u32 u64 f64 String Times }
+optional! { u32 u64 f64 String Summary Times }

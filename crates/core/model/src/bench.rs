@@ -14,6 +14,7 @@ use crate::{
     units::{AddressRange, ParseUnitError, PortRange, Span, parse_count, string_serde},
 };
 
+pub mod probe_figures;
 mod problems;
 mod report;
 mod suite;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{PortRange, Span};
 
+pub mod figures;
 mod problems;
 mod report;
 
@@ -178,6 +179,12 @@ impl SocketTest {
     #[must_use]
     pub const fn counts_transactions(self) -> bool {
         matches!(self, Self::Rr | Self::Crr | Self::Cc)
+    }
+
+    /// Returns true if the test measures a stream.
+    #[must_use]
+    pub const fn is_stream(self) -> bool {
+        matches!(self, Self::Send | Self::Receive | Self::Both)
     }
 
     /// Returns true if the test opens a connection for each transaction.

@@ -12,7 +12,7 @@ use wb_model::{
     http::{self, HttpJobReport},
     load::{self, LoadJobReport},
     report::{JobReport, Rates},
-    socket::SocketJobReport,
+    socket::{self, SocketJobReport},
 };
 
 use crate::{lb, sections::of_kind, suite};
@@ -138,8 +138,13 @@ pub fn report(report: &Report) -> String {
             sections(report, &all, &http::figures::section(&none)),
         ));
     }
-    if let Some(socket) = &report.socket {
-        kinds.push(("socket", tests(report, &socket.jobs)));
+    if report.socket.is_some() {
+        let none = SocketJobReport::default();
+        let all = of_kind(report, "socket");
+        kinds.push((
+            "socket",
+            sections(report, &all, &socket::figures::section(&none)),
+        ));
     }
     if report.load.is_some() {
         let none = LoadJobReport::default();
@@ -312,55 +317,6 @@ fn trials(report: &Report) -> (Record, Vec<Record>) {
         }
     }
     (row(None, None), rows)
-}
-
-/// One row for each socket test. Each parameter that varies in a sweep has a separate column.
-fn tests(report: &Report, jobs: &[SocketJobReport]) -> (Record, Vec<Record>) {
-    let row = |job: &SocketJobReport| {
-        let mut r = Record::default();
-        r.value("kind", &report.kind);
-        r.value("started", &report.started);
-        r.value("test", &job.name);
-        for (name, value) in &job.point {
-            r.value(name.replace(' ', "_"), value);
-        }
-        r.value("server", &job.server);
-        r.value("link", &job.link);
-        r.value("elapsed_s", job.result.elapsed_s);
-        r.value("throughput_bps", job.result.throughput_bps);
-        r.known("reverse_bps", job.result.reverse_bps);
-        r.value(
-            "transactions_per_second",
-            job.result.transactions_per_second,
-        );
-        r.value("runs", job.iterations.len());
-        r.known("confidence_level", job.confidence.map(|c| c.level));
-        r.known("confidence_width_percent", job.confidence.map(|c| c.result));
-        r.known("confidence_reached", job.confidence.map(|c| c.reached));
-        r.known("local_send_buffer", job.local.send_buffer[1]);
-        r.known("local_receive_buffer", job.local.receive_buffer[1]);
-        r.known("remote_send_buffer", job.remote.send_buffer[1]);
-        r.known("remote_receive_buffer", job.remote.receive_buffer[1]);
-        r.known("local_send_size", job.local.send_size);
-        r.known("remote_send_size", job.remote.send_size);
-        r.value("bytes_sent", job.local.bytes_sent);
-        r.value("bytes_received", job.local.bytes_received);
-        r.known("remote_bytes_sent", Some(job.remote.bytes_sent));
-        r.known("remote_bytes_received", Some(job.remote.bytes_received));
-        r.known("retransmissions", job.retransmissions());
-        r.known("local_cpu_percent", job.result.local_cpu.map(|c| c.total));
-        r.known("remote_cpu_percent", job.result.remote_cpu.map(|c| c.total));
-        r.known("datagrams_sent", job.datagrams.map(|d| d.sent));
-        r.known("datagrams_lost", job.datagrams.map(|d| d.lost));
-        r.summary("latency", Some(&job.latency_ns));
-        r.known("failure", job.failure.as_ref().map(|f| &f.what));
-        r
-    };
-    let first = match jobs.first() {
-        Some(job) => row(job),
-        None => row(&SocketJobReport::default()),
-    };
-    (first, jobs.iter().map(row).collect())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Common parts of the accounts of several engines.
 
-use wb_figures::Section;
+use wb_figures::{Section, Value};
 use wb_measure::{Histogram, Measurement};
 use wb_model::{Totals, timeline::Distribution};
 
@@ -17,8 +17,11 @@ pub(crate) fn distribution(of: &str, name: &str, times: &Histogram) -> Option<Di
 /// Distributions of a section, as parts of `of`.
 pub(crate) fn distributions_of_section(section: &Section<'_>, of: &str) -> Vec<Distribution> {
     let all = section.times();
-    all.filter_map(|(f, times)| distribution(of, f.def.name, times.histogram()?))
-        .collect()
+    all.filter_map(|(f, _)| match f.value {
+        Value::Times(_, Some(histogram)) => distribution(of, f.def.name, histogram),
+        _ => None,
+    })
+    .collect()
 }
 
 fn signed(amount: u64) -> i64 {

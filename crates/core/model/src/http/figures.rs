@@ -13,6 +13,7 @@ use super::{
 use crate::{
     Report,
     figures::{CONNECTIONS, CPS, REQUESTS, RPS, share, sum},
+    report::Times,
 };
 
 /// Causes of failures.
@@ -110,14 +111,13 @@ const fn distribution(
     )
 }
 
-/// Latencies by class of status.
-static CLASSES: [Field<HttpJobReport>; 5] = [
-    distribution("status_1xx_ns", "of 1xx", |j| j.classes.get("1xx").into()),
-    distribution("status_2xx_ns", "of 2xx", |j| j.classes.get("2xx").into()),
-    distribution("status_3xx_ns", "of 3xx", |j| j.classes.get("3xx").into()),
-    distribution("status_4xx_ns", "of 4xx", |j| j.classes.get("4xx").into()),
-    distribution("status_5xx_ns", "of 5xx", |j| j.classes.get("5xx").into()),
-];
+/// Times of a part of the requests.
+static PART: &[Field<Times>] = fields!(Times:
+    derived!("samples", "responses", REQUESTS, |t| t.samples.into()),
+    derived!("p50", "p50", Unit::Nanoseconds, |t| t.statistic("p50").into()),
+    derived!("p99", "p99", Unit::Nanoseconds, |t| t.statistic("p99").into()),
+    derived!("max", "max", Unit::Nanoseconds, |t| t.statistic("max").into()),
+);
 
 static REQUEST: &[Field<HttpRequestReport>] = fields!(HttpRequestReport:
     fact!("request", "request", |r| (&r.name).into()),
@@ -225,6 +225,8 @@ pub fn sections(report: &Report) -> impl Iterator<Item = Section<'_>> {
 /// Section of one HTTP load.
 #[must_use]
 pub fn section(job: &HttpJobReport) -> Section<'_> {
+    let classes = job.classes.iter().filter(|_| job.classes.len() > 1);
+    let classes = classes.map(|(class, times)| (class.into(), times));
     let requests = job.requests.iter().filter(|_| job.requests.len() > 1);
     let mut section = Section::new("http", "HTTP", &job.name, job.url.clone())
         .figures(COUNTS, job)
@@ -233,11 +235,10 @@ pub fn section(job: &HttpJobReport) -> Section<'_> {
         .sum(CONNECTION_SUM)
         .sum(END_SUM)
         .table("Requests by name", REQUEST, requests)
-        .details("Threads", THREAD, &job.threads)
+        .named("Latency by status", "status", PART, classes)
+        .table("Threads", THREAD, &job.threads)
+        .detail()
         .plots(&PLOTS);
-    if job.classes.len() > 1 {
-        section = section.figures(&CLASSES, job);
-    }
     for digest in &job.digests {
         section = section.note(Tone::Plain, Some(format!("body: {digest}")));
     }

@@ -184,7 +184,7 @@ fn a_load_a_stream_a_capture_and_a_probe_share_two_ports() {
         "stream: near -> far",
         "clients: TCP client",
         "capture\n",
-        "probe netdev",
+        "netdev: device probe",
     ] {
         assert!(text.contains(part), "no {part:?} in {text}");
     }

@@ -35,20 +35,27 @@ pub(super) fn document(report: &Report) -> Document {
     for section in suite::sections(report) {
         document.section(section);
     }
-    for kind in ["load", "http", "capture"] {
-        let jobs = sections::of_kind(report, kind);
-        document.section(sections::document::section(&jobs, course));
+    for kind in ["load", "http", "socket", "server", "capture"] {
+        document.section(jobs(report, kind, course));
     }
-    document.section(engines::sockets(report, course));
     document.section(all_times(report));
     document.section(beside(report, course));
-    document.section(engines::probes(report));
+    document.section(jobs(report, "probe", None));
     document.section(ports(report));
     document.section(workers(report));
     document.section(flows(report));
     document.section(environment(report));
     document.section(plan(report));
     document
+}
+
+/// All jobs of one kind.
+fn jobs(report: &Report, kind: &str, course: Option<&over_time::Course<'_>>) -> Section {
+    let mut section = sections::document::section(&sections::of_kind(report, kind), course);
+    if let Some(socket) = report.socket.as_ref().filter(|_| kind == "socket") {
+        section.plot(engines::compared(&socket.jobs));
+    }
+    section
 }
 
 /// Subject of the run, for the heading.

@@ -1,225 +1,24 @@
-//! Sections of the engines other than streams: loads, HTTP, sockets, captures, benchmarks, probes.
+//! Benchmarks of load balancers, and the comparison of socket tests.
 
 use wb_model::{
     Report,
     bench::{LbMetric, LbOutcome, LbResult, LbTrial},
-    socket::{SocketInterval, SocketJobReport, SocketTest},
+    socket::SocketJobReport,
 };
 
 use super::{
-    document::{Block, Cell, Mark, Section, Table},
-    over_time::{self, Course},
+    document::{Cell, Mark, Section, Table},
     plot::{Form, Plot, Scale, Series, X, Y},
-    times,
 };
 use crate::{
-    figures::{UNKNOWN, count, count_or, rate_bps, ratio, share, significant, time_ns},
-    lb, text,
+    figures::{count, rate_bps, ratio, significant, time_ns},
+    lb,
 };
 
-fn rate(per_second: f64) -> String {
-    if per_second.abs() < 1e15 && per_second.abs() >= 100.0 {
-        crate::figures::group(&format!("{per_second:.0}"))
-    } else {
-        significant(per_second, 3)
-    }
-}
-
-fn bad_if_any(n: u64) -> Cell {
-    Cell::marked(count(n), if n > 0 { Mark::Bad } else { Mark::Plain })
-}
-
-pub(super) fn sockets(report: &Report, course: Option<&Course<'_>>) -> Section {
-    let mut section = Section::new("Socket tests");
-    let Some(socket) = &report.socket else {
-        return section;
-    };
-    let mut tests = Table::new(
-        "",
-        &[
-            "test",
-            "type",
-            "server",
-            ">throughput",
-            ">reverse",
-            ">transactions per second",
-            ">retransmits",
-            ">local CPU",
-            ">remote CPU",
-            ">time",
-        ],
-    );
-    let mut datagrams = Table::new(
-        "Datagrams",
-        &[
-            "test",
-            ">sent",
-            ">received",
-            ">lost",
-            ">lost share",
-            ">duplicate",
-            ">reordered",
-            ">jitter (RFC 3550)",
-        ],
-    );
-    let mut rows = Vec::new();
-    for job in &socket.jobs {
-        let r = &job.result;
-        let moves = is_stream(job);
-        let known = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.to_owned());
-        tests.row([
-            job.name.clone(),
-            text::socket::what(job),
-            job.server.clone(),
-            known(moves.then(|| rate_bps(r.throughput_bps))),
-            known(r.reverse_bps.map(rate_bps)),
-            known((!moves).then(|| rate(r.transactions_per_second))),
-            count_or(retransmissions(job)),
-            known(r.local_cpu.map(|c| format!("{:.1} %", c.total))),
-            known(r.remote_cpu.map(|c| format!("{:.1} %", c.total))),
-            format!("{:.2} s", r.elapsed_s),
-        ]);
-        if let Some(d) = &job.datagrams {
-            datagrams.row([
-                job.name.clone().into(),
-                count(d.sent).into(),
-                count(d.received).into(),
-                bad_if_any(d.lost),
-                share(d.lost, d.sent).into(),
-                count(d.duplicate).into(),
-                count(d.reordered).into(),
-                Cell::from(known(d.jitter_rfc3550_ns.map(time_ns))),
-            ]);
-            rows.push((format!("{}: one way", job.name), &d.one_way_ns));
-        }
-        rows.push((format!("{}: operation", job.name), &job.latency_ns));
-        rows.extend(
-            job.idle_latency_ns
-                .as_ref()
-                .map(|s| (format!("{}: operation on the idle path", job.name), s)),
-        );
-        if let Some(failure) = &job.failure {
-            section
-                .blocks
-                .push(Block::Warning(format!("{}: {}", job.name, failure.what)));
-        }
-    }
-    if let Some(job) = socket.jobs.first().filter(|job| !job.server.is_empty()) {
-        let link = match job.link.as_str() {
-            "" => "link unknown".to_owned(),
-            link if link.contains("bit/s") => format!("over {link}"),
-            link => format!("over {link} (speed unknown)"),
-        };
-        section.text(format!("From {} to {}, {link}.", job.client, job.server));
-    }
-    section.table(tests.known());
-    section.table(datagrams);
-    section.table(times::table("Times", rows));
-    let with_intervals = |job: &&SocketJobReport| job.intervals.len() > 1;
-    for job in socket.jobs.iter().filter(with_intervals) {
-        intervals(&mut section, job);
-    }
-    if let Some(course) = course.filter(|_| !socket.jobs.iter().any(|job| with_intervals(&job))) {
-        over_time::sockets(&mut section, course);
-    }
-    section.plot(compared(&socket.jobs));
-    if let Some(server) = &socket.server {
-        let text = serde_json::to_string_pretty(server).unwrap_or_default();
-        section
-            .blocks
-            .push(Block::Code("server counters".to_owned(), text));
-    }
-    section
-}
-
-fn retransmissions(job: &SocketJobReport) -> Option<u64> {
-    let (here, there) = (job.local.retransmissions, job.remote.retransmissions);
-    match job.test {
-        SocketTest::Receive => there,
-        SocketTest::Both => here.zip(there).map(|(a, b)| a.saturating_add(b)),
-        _ => here,
-    }
-}
-
-fn is_stream(job: &SocketJobReport) -> bool {
-    matches!(
-        job.test,
-        SocketTest::Send | SocketTest::Receive | SocketTest::Both
-    )
-}
-
-/// Intervals of one test.
-fn intervals(section: &mut Section, job: &SocketJobReport) {
-    let xs: Vec<f64> = job.intervals.iter().map(|i| i.to_s).collect();
-    let of =
-        |value: &dyn Fn(&SocketInterval) -> Option<f64>| job.intervals.iter().map(value).collect();
-    let id = |what: &str| format!("socket-{}-{what}", job.name);
-    let title = |what: &str| format!("{}: {what}", job.name);
-    let mut plot = |what: &str, heading: &str, y: Y, series: Vec<Series>| {
-        section.plot(Plot::new(
-            &id(what),
-            &title(heading),
-            X::time(),
-            y,
-            xs.clone(),
-            series,
-        ));
-    };
-    if is_stream(job) {
-        let mut series = vec![Series::line("total", of(&|i| Some(i.throughput_bps)))];
-        if job.test == SocketTest::Both {
-            series.push(Series::line("to the server", of(&|i| i.up_bps)));
-            series.push(Series::line("from the server", of(&|i| i.down_bps)));
-        }
-        plot(
-            "throughput",
-            "throughput",
-            Y::new("throughput", "bit/s"),
-            series,
-        );
-    } else {
-        let series = vec![Series::line(
-            "transactions",
-            of(&|i| Some(i.transactions_per_second)),
-        )];
-        plot("transactions", "transactions", Y::new("rate", "/s"), series);
-    }
-    let time = |ns: Option<i64>| ns.map(|ns| ns as f64 / 1e9);
-    plot(
-        "times",
-        "operation time",
-        Y::new("time", "s").log(),
-        vec![
-            Series::line("p50", of(&|i| time(i.latency_ns.p50))),
-            Series::line("p99", of(&|i| time(i.latency_ns.p99))),
-            Series::line("max", of(&|i| time(i.latency_ns.max))),
-        ],
-    );
-    let tcp = |value: fn(&wb_model::socket::TcpSample) -> f64| of(&|i| i.tcp.first().map(value));
-    plot(
-        "rtt",
-        "TCP round-trip time, first stream",
-        Y::new("time", "s"),
-        vec![
-            Series::line("smoothed", tcp(|t| f64::from(t.rtt_us) / 1e6)),
-            Series::line("min", tcp(|t| f64::from(t.min_rtt_us) / 1e6)),
-        ],
-    );
-    plot(
-        "window",
-        "congestion window, first stream",
-        Y::new("segments", ""),
-        vec![
-            Series::line("window", tcp(|t| f64::from(t.cwnd))),
-            Series::line("retransmits so far", tcp(|t| f64::from(t.retransmissions))),
-        ],
-    );
-}
-
 /// Plot that compares several tests.
-fn compared(jobs: &[SocketJobReport]) -> Option<Plot> {
-    let moves = jobs.first().map(is_stream)?;
-    if jobs.len() < 2 || jobs.iter().any(|job| is_stream(job) != moves) {
+pub(super) fn compared(jobs: &[SocketJobReport]) -> Option<Plot> {
+    let moves = jobs.first()?.test.is_stream();
+    if jobs.len() < 2 || jobs.iter().any(|job| job.test.is_stream() != moves) {
         return None;
     }
     let names = jobs.iter().map(|job| job.name.clone()).collect();
@@ -243,50 +42,6 @@ fn compared(jobs: &[SocketJobReport]) -> Option<Plot> {
         xs,
         series,
     )
-}
-
-pub(super) fn probes(report: &Report) -> Section {
-    let mut section = Section::new("Device probes");
-    let mut probes = Table::new(
-        "Probes",
-        &["probe", "command", ">readings", ">failed", "last failure"],
-    );
-    let mut counters = Table::new(
-        "Counters",
-        &["probe", "counter", ">before", ">after", ">rise"],
-    );
-    let mut levels = Table::new("Values", &["probe", "value", ">highest"]);
-    for p in &report.probes {
-        probes.row([
-            p.name.clone().into(),
-            p.command.clone().into(),
-            count(p.readings).into(),
-            bad_if_any(p.failures),
-            Cell::from(p.last_failure.clone().unwrap_or_default()),
-        ]);
-        for (name, after) in &p.after {
-            let before = p.before.get(name).copied().unwrap_or(0);
-            let rise = after
-                .checked_sub(before)
-                .map_or_else(|| "reset".to_owned(), count);
-            if *after != before {
-                counters.row([
-                    p.name.clone(),
-                    name.clone(),
-                    count(before),
-                    count(*after),
-                    rise,
-                ]);
-            }
-        }
-        for (name, highest) in &p.highest {
-            levels.row([p.name.clone(), name.clone(), count(*highest)]);
-        }
-    }
-    section.table(probes);
-    section.table(counters);
-    section.table(levels);
-    section
 }
 
 pub(super) fn bench(report: &Report) -> Section {

@@ -147,41 +147,6 @@ pub(super) fn metrics(report: &Report) -> Vec<Metric> {
     for section in sections::all(report) {
         list.section(&section);
     }
-    for job in report.socket.iter().flat_map(|s| &s.jobs) {
-        list.of = format!("test {}", job.name);
-        let nonzero = |v: f64| (v > 0.0).then_some(v);
-        list.add(
-            "throughput",
-            "bit/s",
-            nonzero(job.result.throughput_bps),
-            Better::Higher,
-        );
-        list.add(
-            "throughput back",
-            "bit/s",
-            job.result.reverse_bps,
-            Better::Higher,
-        );
-        list.add(
-            "transactions a second",
-            "tps",
-            nonzero(job.result.transactions_per_second),
-            Better::Higher,
-        );
-        list.add(
-            "CPU here",
-            "%",
-            job.result.local_cpu.map(|c| c.total),
-            Better::Lower,
-        );
-        list.add(
-            "CPU there",
-            "%",
-            job.result.remote_cpu.map(|c| c.total),
-            Better::Lower,
-        );
-        list.summary("an operation", &job.latency_ns);
-    }
     for r in report.lb_results() {
         list.of = crate::lb::title(r.metric, r.size);
         let unit = match r.unit.as_str() {
@@ -236,7 +201,7 @@ impl List {
         };
         for figure in &section.figures {
             let def = figure.def;
-            let is_compared = match def.show {
+            let is_compared = match figure.show {
                 Show::Always => true,
                 Show::Details => false,
                 Show::IfAny => figure.value.is_any(),
@@ -254,7 +219,7 @@ impl List {
                     is_compared,
                 });
             };
-            if let Value::Times(times) = figure.value {
+            if let Value::Times(times, _) = figure.value {
                 for (statistic, value) in times.statistics() {
                     let label = format!("{} {}", figure.title(), Summary::label(statistic));
                     if let Some(value) = value.filter(|_| times.samples > 0) {

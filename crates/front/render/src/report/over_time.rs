@@ -391,21 +391,3 @@ pub(super) fn beside(section: &mut Section, course: &Course<'_>) {
         busy,
     ));
 }
-
-/// Socket tests that report no intervals.
-pub(super) fn sockets(section: &mut Section, course: &Course<'_>) {
-    let bits = course.level_of("socket", "throughput_bps", "throughput");
-    section.plot(course.plot(
-        "socket-throughput",
-        "Throughput, as reported during the run",
-        Y::new("throughput", "bit/s"),
-        bits,
-    ));
-    let transactions = course.level_of("socket", "transactions_per_second", "transactions");
-    section.plot(course.plot(
-        "socket-transactions",
-        "Transactions, as reported during the run",
-        Y::new("rate", "/s"),
-        transactions,
-    ));
-}

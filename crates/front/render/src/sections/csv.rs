@@ -5,6 +5,9 @@ use wb_model::Summary;
 
 /// Passes on the columns of a section with their values, which are plain numbers in base units.
 pub(crate) fn record(section: &Section<'_>, mut put: impl FnMut(String, String)) {
+    for (name, value) in section.parameters {
+        put(name.replace(' ', "_"), value.clone());
+    }
     for figure in &section.figures {
         let name = figure.def.name;
         match &figure.value {
@@ -23,7 +26,7 @@ pub(crate) fn record(section: &Section<'_>, mut put: impl FnMut(String, String))
                     put(format!("{prefix}_{label}"), n.to_string());
                 }
             }
-            Value::Times(own) => times(name, Some(own), &mut put),
+            Value::Times(summary, _) => times(name, Some(summary), &mut put),
         }
     }
 }

@@ -21,11 +21,14 @@ pub(crate) fn section(jobs: &[Job<'_>], course: Option<&Course<'_>>) -> Section 
     });
     let times = jobs.iter().flat_map(|job| {
         let of = |label: &str| format!("{}: {label}", job.job);
-        job.times().map(move |(f, times)| (of(f.label), &**times))
+        job.times().map(move |(f, summary)| (of(f.label), summary))
     });
     section.table(times::table("Times", times));
     if let Some(course) = course {
         plots::add(&mut section, first, course);
+    }
+    for job in jobs {
+        plots::of_tables(&mut section, job);
     }
     for at in 0..first.tables.len() {
         section.table(joined(jobs, at));
@@ -126,7 +129,7 @@ fn joined(jobs: &[Job<'_>], at: usize) -> Table {
     let own = &jobs[0].tables[at];
     let rows = || jobs.iter().flat_map(|job| job.tables[at].rows.iter());
     let says = |i: &usize| {
-        let def = own.columns[*i];
+        let def = &own.columns[*i];
         is_column(def, false)
             && rows().any(|row| match def.show {
                 Show::IfAny => row[*i].is_any(),
@@ -135,14 +138,14 @@ fn joined(jobs: &[Job<'_>], at: usize) -> Table {
     };
     let kept: Vec<usize> = (0..own.columns.len()).filter(says).collect();
     let mut table = Table::new(own.caption, &["job"]);
-    let heads = kept.iter().map(|i| own.columns[*i]);
+    let heads = kept.iter().map(|i| &own.columns[*i]);
     table
         .head
         .extend(heads.map(|def| (def.label.to_owned(), side(def))));
     for job in jobs {
         for row in &job.tables[at].rows {
             let cells = kept.iter().map(|i| {
-                let (def, value) = (own.columns[*i], &row[*i]);
+                let (def, value) = (&own.columns[*i], &row[*i]);
                 Cell::marked(shown(def, value), mark(def, value))
             });
             table.row(std::iter::once(Cell::from(job.job)).chain(cells));

@@ -6,7 +6,7 @@ mod plots;
 pub(crate) mod text;
 
 use wb_figures::{Better, Def, Figure, Kind, Section, Show, Value};
-use wb_model::{Report, capture, http, load};
+use wb_model::{Report, bench::probe_figures, capture, http, load, socket};
 
 use crate::figures::{count, share};
 
@@ -14,8 +14,12 @@ use crate::figures::{count, share};
 pub(crate) fn all(report: &Report) -> Vec<Section<'_>> {
     let load = load::figures::sections(report);
     let http = http::figures::sections(report);
+    let socket = socket::figures::sections(report);
+    let server = socket::figures::server(report);
     let capture = capture::figures::sections(report);
-    load.chain(http).chain(capture).collect()
+    let probes = probe_figures::sections(&report.probes);
+    let jobs = load.chain(http).chain(socket).chain(server).chain(capture);
+    jobs.chain(probes).collect()
 }
 
 /// Sections of all jobs of one kind.
@@ -28,7 +32,7 @@ pub(crate) fn of_kind<'a>(report: &'a Report, kind: &str) -> Vec<Section<'a>> {
 /// A value for people; blank if it is unknown.
 fn shown(def: &Def, value: &Value<'_>) -> String {
     match value {
-        Value::Unknown | Value::Times(_) => String::new(),
+        Value::Unknown | Value::Times(..) => String::new(),
         Value::Count(n) => def.unit.whole(*n),
         Value::Real(n) => def.unit.text(*n),
         Value::Text(text) => text.to_string(),

@@ -1,8 +1,46 @@
 //! Plots over time that sections declare.
 
-use wb_figures::{Def, Section as Job, Series as Lines, Unit};
+use wb_figures::{Def, Section as Job, Series as Lines, Table, Unit};
 
-use crate::report::{Course, Section, Series, Y, rises};
+use crate::report::{Course, Plot, Section, Series, X, Y, rises};
+
+/// Adds the plots of tables of each job.
+pub(crate) fn of_tables(section: &mut Section, job: &Job<'_>) {
+    for plot in job.plots {
+        if let Lines::Columns(caption, x, names) = plot.series
+            && let Some(table) = job.tables.iter().find(|table| table.caption == caption)
+        {
+            let name = format!("{}-{}-{}", job.kind, job.job, plot.name);
+            let title = format!("{}: {}", job.job, plot.title);
+            section.plot(columns(table, x, names, &name, &title));
+        }
+    }
+}
+
+/// Plot of columns of a table against a column of times; none if they say nothing.
+fn columns(table: &Table<'_>, x: &str, names: &[&str], name: &str, title: &str) -> Option<Plot> {
+    let at = |name: &str| table.columns.iter().position(|def| def.name == name);
+    let values = |at: usize| table.rows.iter().map(move |row| row[at].number());
+    let xs: Option<Vec<f64>> = values(at(x)?).collect();
+    let lines: Vec<(&Def, Vec<Option<f64>>)> = names
+        .iter()
+        .filter_map(|name| at(name))
+        .map(|at| (&table.columns[at], values(at).collect()))
+        .filter(|(_, values): &(_, Vec<Option<f64>>)| values.iter().flatten().any(|n| *n > 0.0))
+        .collect();
+    let (first, _) = lines.first()?;
+    let (scale, unit) = match first.unit {
+        Unit::Nanoseconds => (1e-9, "s".into()),
+        unit => (1.0, unit.symbol()),
+    };
+    let y = Y::new(first.label, &unit);
+    let series = lines.iter().map(|(def, values)| {
+        let scaled = values.iter().map(|value| value.map(|n| n * scale));
+        Series::line(def.label, scaled.collect())
+    });
+    let xs = xs.filter(|xs| xs.len() > 1)?;
+    Plot::new(name, title, X::time(), y, xs, series.collect())
+}
 
 /// Adds the plots of a kind: of all jobs together, and of each job that the timeline records separately.
 pub(crate) fn add(section: &mut Section, job: &Job<'_>, course: &Course<'_>) {
@@ -11,13 +49,15 @@ pub(crate) fn add(section: &mut Section, job: &Job<'_>, course: &Course<'_>) {
             Lines::Rates(names) | Lines::Levels(names) => {
                 names.iter().any(|name| course.column(of, name).is_some())
             }
-            Lines::Times(_) => false,
+            Lines::Times(_) | Lines::Columns(..) => false,
         })
     };
     let own = course.owners(&format!("{} ", job.kind));
     let jobs = course.owners("job ").into_iter().chain(own);
     for of in std::iter::once(job.kind).chain(jobs.filter(recorded)) {
-        for plot in job.plots {
+        let over_time = job.plots.iter();
+        let over_time = over_time.filter(|plot| !matches!(plot.series, Lines::Columns(..)));
+        for plot in over_time {
             let (y, series) = lines(job, course, of, plot.series);
             let (name, title) = match of.split_once(' ') {
                 None => (format!("{of}-{}", plot.name), plot.title.to_owned()),
@@ -46,6 +86,7 @@ fn lines(job: &Job<'_>, course: &Course<'_>, of: &str, lines: Lines) -> (Y, Vec<
             .map(|def: &Def| def.unit)
     };
     match lines {
+        Lines::Columns(..) => (Y::new("", ""), Vec::new()),
         Lines::Rates(names) => {
             let changing = names.iter().filter(|name| rises(course.column(of, name)));
             let (factor, symbol) = unit(names).unwrap_or(Unit::None).rate();

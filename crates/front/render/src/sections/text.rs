@@ -10,17 +10,26 @@ use crate::{
     text::times,
 };
 
+/// Maximum number of rows of a table without details.
+const MOST_ROWS: usize = 16;
+
 /// Writes a section: figures, sums, distributions, tables, notes.
 pub(crate) fn section(page: &mut Page, section: &Section<'_>, details: bool) {
     page.head(&match section.title.as_str() {
         "" => section.job.to_owned(),
         title => format!("{}: {title}", section.job),
     });
+    for (name, value) in section.parameters {
+        page.line(Tone::Plain, &format!("  {name}: {value}"));
+    }
     figures(page, section, details);
     for sum in &section.sums {
         sum_line(page, section, sum);
     }
-    let times: Vec<_> = section.times().map(|(f, t)| (f.label, &**t)).collect();
+    let times: Vec<_> = section
+        .times()
+        .map(|(f, summary)| (f.label, summary))
+        .collect();
     times::distributions(page, &times);
     for table in &section.tables {
         rows(page, table, details);
@@ -109,7 +118,8 @@ fn rows(page: &mut Page, own: &wb_figures::Table<'_>, details: bool) {
     let silent = |i: usize| {
         own.columns[i].show == Show::IfAny && !own.rows.iter().any(|row| row[i].is_any())
     };
-    for row in &own.rows {
+    let most = if details { usize::MAX } else { MOST_ROWS };
+    for row in own.rows.iter().take(most) {
         let cells = own.columns.iter().zip(row).enumerate();
         let cells = cells.filter(|(_, (def, _))| is_column(def, details));
         table.row(cells.map(|(i, (def, value))| match silent(i) {
@@ -119,4 +129,7 @@ fn rows(page: &mut Page, own: &wb_figures::Table<'_>, details: bool) {
     }
     page.gap();
     page.table(&table.without_blank_columns(), 2, 1);
+    if let Some(more) = own.rows.len().checked_sub(most).filter(|more| *more > 0) {
+        page.line(Tone::Plain, &format!("  ... and {more} more; -v lists all"));
+    }
 }

@@ -5,7 +5,6 @@
 mod counts;
 pub(crate) mod plan;
 mod ports;
-mod probes;
 pub(crate) mod rates;
 pub mod socket;
 pub(crate) mod times;
@@ -53,6 +52,7 @@ pub fn report(report: &Report, options: &Options) -> String {
     plan::section(&mut page, &report.plan);
     sections_of(&mut page, report, "load", options.verbose);
     sections_of(&mut page, report, "http", options.verbose);
+    sections_of(&mut page, report, "server", options.verbose);
     socket::section(&mut page, report, options.verbose);
     for job in &report.jobs {
         page.head(&job_title(&job.name, job.tx.as_deref(), job.rx.as_deref()));
@@ -71,7 +71,7 @@ pub fn report(report: &Report, options: &Options) -> String {
     crate::suite::section(&mut page, report, options.verbose);
     // With limits of a load balancer they are shown in that section.
     if report.lb_results().next().is_none() {
-        probes::section(&mut page, &report.probes, options.verbose);
+        sections_of(&mut page, report, "probe", options.verbose);
     }
     let others = report.plan.procedure.is_some()
         || report.load.is_some()
