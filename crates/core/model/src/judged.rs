@@ -17,18 +17,10 @@ use crate::{
     validate::Findings,
 };
 
-const STATS: [Stat; 6] = [
-    Stat::Mean,
-    Stat::P50,
-    Stat::P99,
-    Stat::P999,
-    Stat::P9999,
-    Stat::Max,
-];
 const NUMBERED: [Metric; 4] = [Loss, Lost, Duplicates, Reordered];
 
 fn times(of: fn(Stat) -> Metric) -> impl Iterator<Item = Metric> {
-    STATS.into_iter().map(of)
+    Stat::all().map(of)
 }
 
 /// Metrics of numbered frames that are received, with their times.

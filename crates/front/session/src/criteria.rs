@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wb_model::{
     Criterion, Plan, Summary, Totals,
-    criteria::{Bound, Metric, Stat},
+    criteria::{Bound, Metric},
     http::{self, HttpJobReport},
     lateness::MISSED,
     load::{self, LoadJobReport},
@@ -49,11 +49,6 @@ fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Value of a statistic of a criterion.
-fn stat(times: &Summary, stat: Stat) -> Option<f64> {
-    times.statistic(stat.name())
-}
-
 #[allow(clippy::cast_precision_loss)]
 impl Figures {
     /// Amount that was carried. Sent frames count only if there is no receiver: a black hole carries nothing.
@@ -88,9 +83,9 @@ impl Figures {
             Metric::Pps => self.carried(self.rates.received_pps, self.rates.offered_pps),
             Metric::Bps => self.carried(self.rates.received_l2_bps, self.rates.offered_l2_bps),
             Metric::Tps => self.tps,
-            Metric::Latency(which) => stat(&self.latency, *which),
-            Metric::Connect(which) => stat(&self.connect, *which),
-            Metric::Http(which) => stat(&self.http, *which),
+            Metric::Latency(which) => which.of(&self.latency),
+            Metric::Connect(which) => which.of(&self.connect),
+            Metric::Http(which) => which.of(&self.http),
             Metric::Counter(name) => self.counters.get(name).map(|n| *n as f64),
             Metric::Limit(_) | Metric::Found(_) => None,
         }

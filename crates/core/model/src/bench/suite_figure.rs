@@ -1,10 +1,7 @@
 //! Values of a suite result for criteria.
 
 use super::{ImpactRow, LbMetric, Quantity, SuiteResult, SuiteTest};
-use crate::{
-    criteria::{Counted, Figure, Metric, Stat},
-    report::Summary,
-};
+use crate::criteria::{Counted, Figure, Metric};
 
 impl Quantity {
     /// Returns the metric of the limit, if it has a dedicated name.
@@ -68,13 +65,12 @@ impl SuiteResult {
         match (metric, self.test) {
             (Metric::Latency(stat), SuiteTest::Impact) => {
                 // If the loss is unknown, the delay is not the device's either.
-                let of =
-                    |row: &ImpactRow| value(&row.latency_ns, *stat).filter(|_| row.lost.is_some());
+                let of = |row: &ImpactRow| stat.of(&row.latency_ns).filter(|_| row.lost.is_some());
                 self.impact.iter().map(of).collect()
             }
             (Metric::Latency(stat), _) => {
                 let rows = self.latency.iter();
-                rows.map(|row| value(&row.latency_ns, *stat)).collect()
+                rows.map(|row| stat.of(&row.latency_ns)).collect()
             }
             (Metric::Loss, SuiteTest::Impact) => {
                 self.impact.iter().map(|row| share(row.loss_pct)).collect()
@@ -123,24 +119,11 @@ fn largest(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     values?.into_iter().reduce(f64::max)
 }
 
-#[allow(clippy::cast_precision_loss)]
-fn value(times: &Summary, stat: Stat) -> Option<f64> {
-    let whole = match stat {
-        Stat::Mean => return times.mean,
-        Stat::P50 => times.p50,
-        Stat::P99 => times.p99,
-        Stat::P999 => times.p999,
-        Stat::P9999 => times.p9999,
-        Stat::Max => times.max,
-    };
-    whole.map(|ns| ns as f64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{BurstResult, LatencyRow, LossRow, RecoveryResult, ResetResult};
     use super::*;
-    use crate::Criterion;
+    use crate::{Criterion, Summary};
 
     fn figure(result: &SuiteResult, criterion: &str) -> Option<f64> {
         result.figure(&criterion.parse::<Criterion>().unwrap().metric)

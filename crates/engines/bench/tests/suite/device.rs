@@ -222,6 +222,8 @@ fn constant(ns: i64, samples: u64) -> Summary {
         p99: value,
         p999: value,
         p9999: value,
+        p95: value,
+        p99999: value,
         max: value,
     }
 }

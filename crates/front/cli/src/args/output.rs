@@ -50,11 +50,11 @@ pub(crate) struct OutputArgs {
     pub(crate) max_loss: Option<String>,
     /// Fail (exit code 1) if a criterion does not hold: loss<=0.1%, p99<=500us, cps>=20k; metrics in --help.
     ///
-    /// Shares: loss, unsent, duplicates, reordered, failed (connections), errors. Times: mean, p50, p99, p999, p9999,
-    /// max, also connect_p99 and http_p99. Numbers: lost, pps, bps, cps, rps, tps, open, probe.COUNTER. With several
-    /// kinds of jobs: load.p99<=5ms; for one job: web.p99<=5ms. Benchmarks: throughput, ndr, pdr, mfr (50k, 1mpps,
-    /// 40mbps-l2, 90%), b2b, recovery, reset, cps, cc, rps; with several sizes the worst decides; for one size:
-    /// 64.throughput>=1m.
+    /// Shares: loss, unsent, duplicates, reordered, failed (connections), errors. Times: mean, p50, p90, p95, p99,
+    /// p999, p9999, p99999, max, also connect_p99 and http_p99. Numbers: lost, pps, bps, cps, rps, tps, open,
+    /// probe.COUNTER. With several kinds of jobs: load.p99<=5ms; for one job: web.p99<=5ms. Benchmarks: throughput,
+    /// ndr, pdr, mfr (50k, 1mpps, 40mbps-l2, 90%), b2b, recovery, reset, cps, cc, rps; with several sizes the worst
+    /// decides; for one size: 64.throughput>=1m.
     #[arg(long, value_name = "CRITERION", value_delimiter = ',')]
     pub(crate) criteria: Vec<Criterion>,
     /// Seed of all random choices [default: 1].

@@ -241,8 +241,5 @@ fn extra_json(port: &str, cpu: u32, alone: bool, extra: &WatchExtras) -> Value {
 }
 
 fn summary_json(s: &wb_measure::Summary) -> Value {
-    json!({
-        "samples": s.samples, "min": s.min, "mean": s.mean, "stddev": s.stddev,
-        "p50": s.p50, "p90": s.p90, "p99": s.p99, "p999": s.p999, "p9999": s.p9999, "max": s.max,
-    })
+    serde_json::to_value(s).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! Suites of tests: the requested tests, a section for each test with its tables and plots, and all trials.
 
 use wb_model::{
-    Report,
+    Report, Summary,
     bench::{SuiteResult, SuiteTest, TrialOutcome},
 };
 
@@ -218,19 +218,18 @@ fn search(title: &str, r: &SuiteResult) -> Option<Plot> {
 fn latency(r: &SuiteResult) -> Option<Plot> {
     let mut rows: Vec<_> = r.latency.iter().collect();
     rows.sort_by(|a, b| a.load.total_cmp(&b.load));
-    let of = |value: &dyn Fn(&wb_model::Summary) -> Option<i64>| -> Vec<Option<f64>> {
-        let own = rows.iter().map(|row| value(&row.latency_ns));
-        own.map(|ns| ns.map(|ns| ns as f64 / 1e9)).collect()
-    };
-    let series = [
-        ("min", of(&|l| l.min)),
-        ("p50", of(&|l| l.p50)),
-        ("p99", of(&|l| l.p99)),
-        ("p99.9", of(&|l| l.p999)),
-        ("p99.99", of(&|l| l.p9999)),
-        ("max", of(&|l| l.max)),
-    ];
-    let series = series.map(|(name, values)| Series::line(name, values).as_form(Form::Marks));
+    let statistics = Summary::default();
+    let shown = statistics.statistics().map(|(name, _)| name);
+    let series = shown
+        .filter(|name| !["mean", "stddev"].contains(name))
+        .map(|name| {
+            let own = rows.iter().map(|row| row.latency_ns.statistic(name));
+            let values = own.map(|ns| ns.map(|ns| ns / 1e9)).collect();
+            Series::line(Summary::label(name), values).as_form(Form::Marks)
+        });
+    let series: Vec<Series> = series
+        .filter(|s| s.values.iter().any(Option::is_some))
+        .collect();
     let title = suite::title(r);
     Plot::new(
         &id(&title),
@@ -238,7 +237,7 @@ fn latency(r: &SuiteResult) -> Option<Plot> {
         X::linear("load, share of the throughput", "%"),
         Y::new("delay", "s").log(),
         rows.iter().map(|row| row.load * 100.0).collect(),
-        series.into(),
+        series,
     )
 }
 

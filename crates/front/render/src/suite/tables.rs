@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     figures::{UNKNOWN, count, group, ratio, significant, time_ns},
-    report::{Cell, Mark, Table},
+    report::{Cell, Mark, Side, Table},
 };
 
 /// One test at all its sizes.
@@ -180,6 +180,12 @@ fn seconds_or(s: Option<f64>) -> String {
 
 fn whole_ns(ns: Option<i64>) -> String {
     time_or(ns.map(|ns| ns as f64))
+}
+
+/// Statistics of a distribution with their labels, without the standard deviation.
+fn statistics(s: &Summary) -> impl Iterator<Item = (&'static str, Option<f64>)> {
+    let all = s.statistics().filter(|(name, _)| *name != "stddev");
+    all.map(|(name, ns)| (Summary::label(name), ns))
 }
 
 fn time_or(ns: Option<f64>) -> String {
@@ -358,31 +364,28 @@ pub(crate) fn mlr_loads(r: &SuiteResult) -> Option<Table> {
 fn latency(results: &[&SuiteResult]) -> Table {
     let mut table = Table::new(
         "",
-        &[
-            ">size", ">load", ">fps", ">streams", ">frames", ">lost", ">min", ">p50", ">mean",
-            ">p99", ">p99.9", ">p99.99", ">max",
-        ],
+        &[">size", ">load", ">fps", ">streams", ">frames", ">lost"],
     );
+    table
+        .head
+        .extend(statistics(&Summary::default()).map(|(label, _)| (label.to_owned(), Side::Right)));
     for (r, row) in rows(results) {
         let l = &row.latency_ns;
         let bad = if row.lost > 0 { Mark::Bad } else { Mark::Plain };
-        table.row([
-            name(r).into(),
-            ratio(row.load).into(),
-            figure(row.offered).into(),
-            count(row.repetitions.into()).into(),
-            count(l.samples).into(),
-            Cell::marked(count(row.lost), bad),
-            whole_ns(l.min).into(),
-            whole_ns(l.p50).into(),
-            time_or(l.mean).into(),
-            whole_ns(l.p99).into(),
-            whole_ns(l.p999).into(),
-            whole_ns(l.p9999).into(),
-            Cell::from(whole_ns(l.max)),
-        ]);
+        table.row(
+            [
+                name(r).into(),
+                ratio(row.load).into(),
+                figure(row.offered).into(),
+                count(row.repetitions.into()).into(),
+                count(l.samples).into(),
+                Cell::marked(count(row.lost), bad),
+            ]
+            .into_iter()
+            .chain(statistics(l).map(|(_, ns)| time_or(ns).into())),
+        );
     }
-    table
+    table.known()
 }
 
 /// The single values of RFC 8219, and delay variation.
@@ -535,11 +538,11 @@ fn forwarding_rows(results: &[&SuiteResult]) -> Table {
 
 /// Effect of a few loads on frames.
 fn impact(results: &[&SuiteResult]) -> Table {
-    let head = [
-        ">size", ">load", ">offered", ">sent", ">lost", ">loss", ">p50", ">mean", ">p99", ">p99.9",
-        ">max",
-    ];
+    let head = [">size", ">load", ">offered", ">sent", ">lost", ">loss"];
     let mut table = Table::new("", &head);
+    table
+        .head
+        .extend(statistics(&Summary::default()).map(|(label, _)| (label.to_owned(), Side::Right)));
     for r in results {
         for row in &r.impact {
             // If the loss was not the device's, neither is the delay.
@@ -551,22 +554,21 @@ fn impact(results: &[&SuiteResult]) -> Table {
                 Some((lost, loss)) => lost_of(lost, loss / 100.0),
                 None => [UNKNOWN.into(), Cell::marked("void", Mark::Plain)],
             };
-            table.row([
-                name(r).into(),
-                ratio(row.load_pct / 100.0).into(),
-                figure(row.offered_fps).into(),
-                count(row.tx).into(),
-                lost,
-                loss,
-                whole_ns(l.p50).into(),
-                time_or(l.mean).into(),
-                whole_ns(l.p99).into(),
-                whole_ns(l.p999).into(),
-                whole_ns(l.max).into(),
-            ]);
+            table.row(
+                [
+                    name(r).into(),
+                    ratio(row.load_pct / 100.0).into(),
+                    figure(row.offered_fps).into(),
+                    count(row.tx).into(),
+                    lost,
+                    loss,
+                ]
+                .into_iter()
+                .chain(statistics(&l).map(|(_, ns)| time_or(ns).into())),
+            );
         }
     }
-    table
+    table.known()
 }
 
 fn measured(results: &[&SuiteResult]) -> Vec<(String, BurstResult)> {

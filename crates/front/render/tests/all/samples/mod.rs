@@ -22,9 +22,11 @@ pub(crate) fn summary(samples: u64, min: i64, step: i64) -> Summary {
         stddev: Some(1.5 * step as f64),
         p50: Some(min + 2 * step),
         p90: Some(min + 4 * step),
+        p95: Some(min + 6 * step),
         p99: Some(min + 10 * step),
         p999: Some(min + 30 * step),
         p9999: Some(min + 34 * step),
+        p99999: Some(min + 35 * step),
         max: Some(min + 210 * step),
     }
 }
