@@ -11,7 +11,20 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Prints a line, without the numbers of system errors, such as "(os error 2)".
 pub(crate) fn say(text: impl Display) {
-    say_as_is(without_numbers(format!("{text}\n")));
+    say_as_is(visible(&without_numbers(format!("{text}\n"))));
+}
+
+/// Writes control characters of names and values as escapes, so that they cannot change the terminal.
+fn visible(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => clean.push(c),
+            c if c.is_control() => clean.extend(c.escape_unicode()),
+            c => clean.push(c),
+        }
+    }
+    clean
 }
 
 /// Removes the error numbers that the library adds to the texts of system errors.
@@ -70,6 +83,11 @@ impl Write for Listener {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_are_visible() {
+        assert_eq!(visible("a\x1b[31mb\tc\n"), "a\\u{1b}[31mb\tc\n");
+    }
 
     #[test]
     fn system_errors_have_no_numbers() {

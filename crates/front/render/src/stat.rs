@@ -446,6 +446,7 @@ fn path(text: &mut String, line: &StatDocument) {
             count(hop.out_packets),
         );
         let _ = match hop.lost_packets {
+            0 if hop.in_packets == 0 => write!(text, "no traffic"),
             0 => write!(text, "nothing lost"),
             lost if lost > 0 => {
                 write!(text, "{} lost in the {between}", count(lost.unsigned_abs()))
@@ -471,6 +472,7 @@ fn path(text: &mut String, line: &StatDocument) {
         .as_deref()
         .unwrap_or(match path.hops.is_empty() {
             true => "unknown: an interface of the path was reset or not always present",
+            false if path.hops.iter().all(|hop| hop.in_packets == 0) => "no traffic",
             false => "nothing lost",
         });
     let _ = writeln!(text, "{:8}  path: {said}", "");

@@ -22,7 +22,7 @@ pub(crate) struct SocketArgs {
     #[arg(long, value_name = "TIME")]
     omit: Option<Span>,
     /// Requests or datagrams per second of each stream, sent on a fixed schedule; latency counts from the scheduled
-    /// time. Datagram requests then carry a number: 8 bytes in each direction unless -r is larger.
+    /// time. Datagram requests then carry a number: 8 bytes in each direction unless requests and responses are larger.
     #[arg(long, value_name = "N", value_parser = count_in::<u64>(0..))]
     rate: Option<u64>,
     /// Maximum bits per second of each TCP or UDP stream (SO_MAX_PACING_RATE): 100m, or LOCAL,REMOTE.

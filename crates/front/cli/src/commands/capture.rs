@@ -62,7 +62,7 @@ pub(crate) struct CaptureArgs {
     port: port::PortArgs,
     #[command(flatten)]
     output: output::OutputArgs,
-    /// Bytes of each frame to keep; 0 means 262144.
+    /// Bytes of each frame to keep, up to 262144; 0 means 262144.
     #[arg(
         short = 's',
         long = "snapshot-length",

@@ -174,7 +174,10 @@ pub(crate) fn run(args: &LoadArgs, given: &Given) -> Result<u8> {
         [] => (args.native.plan(&args.change)?, None),
         files => {
             if args.native.client.is_some() || args.native.server.is_some() {
-                bail!("configuration files and --client/--server exclude each other");
+                bail!(
+                    "unexpected {:?}: configuration files and --client/--server exclude each other",
+                    files[0]
+                );
             }
             given.refuse_of::<native::NativeArgs>(
                 &native::BESIDE_FILES,

@@ -85,8 +85,8 @@ pub(crate) struct SweepArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Sets, separated by commas")]
 struct Sets {
-    /// Tests, by netperf's names: tcp_stream, tcp_maerts, tcp_sendfile, tcp_rr, tcp_crr, tcp_cc, udp_stream, udp_rr
-    /// [default: tcp_stream].
+    /// Tests, by netperf's names: tcp_stream, tcp_maerts, tcp_sendfile, tcp_rr, tcp_crr, tcp_cc, udp_stream, udp_rr,
+    /// sctp_stream, sctp_rr [default: tcp_stream].
     #[arg(long, value_name = "SET", value_delimiter = ',')]
     test: Vec<Test>,
     /// Bytes per send of a stream [default: socket buffer size].

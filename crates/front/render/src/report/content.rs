@@ -172,6 +172,10 @@ fn warnings(report: &Report) -> Section {
 
 fn frames(report: &Report, course: Option<&over_time::Course<'_>>) -> Section {
     let mut section = Section::new("Frames");
+    // Frames of loads and captures are in their sections.
+    if report.jobs.is_empty() && text::has_other_jobs(report) {
+        return section;
+    }
     section.table(totals("", &[("", &report.totals)]));
     section.table(rates(&[("", &report.rates)]).known());
     if report.jobs.len() > 1 {
@@ -235,7 +239,7 @@ const SENT: [&str; 5] = [
 
 /// Frames of one or more jobs, each counted once.
 fn totals(caption: &str, of: &[(&str, &Totals)]) -> Table {
-    let mut table = Table::new(caption, &["frames", ">number", ">share of offered"]);
+    let mut table = Table::new(caption, &["frames", ">number", ">share"]);
     for (_, t) in of {
         for (name, n) in [
             ("intended", t.intended_frames),
@@ -268,8 +272,15 @@ fn totals(caption: &str, of: &[(&str, &Totals)]) -> Table {
             let mark = if bad { Mark::Bad } else { Mark::Plain };
             // Without tracking from end to end, received frames are not a share of the sent ones.
             let followed = t.lost_frames.is_some() || SENT.contains(&name);
-            let offered = t.offered_frames.filter(|all| *all > 0 && followed);
-            let share = part(Some(n), offered);
+            let (whole, of) = match name {
+                "intended" | "offered (sent)" => (None, ""),
+                "unsent" => (t.intended_frames, "intended"),
+                _ => (t.offered_frames.filter(|_| followed), "offered"),
+            };
+            let share = match whole.filter(|all| *all > 0) {
+                Some(all) => format!("{} of {of}", share(n, all)),
+                None => String::new(),
+            };
             table.row([name.into(), Cell::marked(count(n), mark), share.into()]);
         }
     }

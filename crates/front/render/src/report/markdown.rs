@@ -20,7 +20,11 @@ pub fn markdown(document: &Document) -> String {
             text(&verdict.reason)
         );
     }
+    let is_written = |block: &Block| !matches!(block, Block::Plot(_) | Block::Picture(_));
     for section in &document.sections {
+        if !section.blocks.iter().any(is_written) {
+            continue;
+        }
         let _ = writeln!(out, "\n## {}", text(&section.title));
         for block in &section.blocks {
             match block {

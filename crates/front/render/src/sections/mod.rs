@@ -38,7 +38,7 @@ fn shown(def: &Def, value: &Value<'_>) -> String {
         Value::Text(text) => text.to_string(),
         Value::Counts(all) => {
             let known = all.iter().filter(|(_, n)| *n > 0);
-            let known = known.map(|(name, n)| format!("{name} {}", count(*n)));
+            let known = known.map(|(name, n)| format!("{name}: {}", count(*n)));
             known.collect::<Vec<_>>().join(", ")
         }
     }

@@ -58,7 +58,8 @@ pub(crate) fn add(section: &mut Section, job: &Job<'_>, course: &Course<'_>) {
         let over_time = job.plots.iter();
         let over_time = over_time.filter(|plot| !matches!(plot.series, Lines::Columns(..)));
         for plot in over_time {
-            let (y, series) = lines(job, course, of, plot.series);
+            let is_first = plot.name == job.plots[0].name;
+            let (y, series) = lines(job, course, of, plot.series, is_first);
             let (name, title) = match of.split_once(' ') {
                 None => (format!("{of}-{}", plot.name), plot.title.to_owned()),
                 Some((_, name)) => (
@@ -73,7 +74,13 @@ pub(crate) fn add(section: &mut Section, job: &Job<'_>, course: &Course<'_>) {
 
 /// Lines of one plot and their axis. A line that never changes says nothing about a rate, nor one that is always 0 about
 /// a level.
-fn lines(job: &Job<'_>, course: &Course<'_>, of: &str, lines: Lines) -> (Y, Vec<Series>) {
+fn lines(
+    job: &Job<'_>,
+    course: &Course<'_>,
+    of: &str,
+    lines: Lines,
+    is_first: bool,
+) -> (Y, Vec<Series>) {
     let def = |name: &str| job.figure(name).map(|f| f.def);
     let label = |name: &str| {
         let known = job.figure(name).map(|f| f.label.to_owned());
@@ -88,9 +95,14 @@ fn lines(job: &Job<'_>, course: &Course<'_>, of: &str, lines: Lines) -> (Y, Vec<
     match lines {
         Lines::Columns(..) => (Y::new("", ""), Vec::new()),
         Lines::Rates(names) => {
-            let changing = names.iter().filter(|name| rises(course.column(of, name)));
             let (factor, symbol) = unit(names).unwrap_or(Unit::None).rate();
-            let series = changing.filter_map(|name| course.rate_of(of, name, &label(name), factor));
+            let changes = |name: &&&str| rises(course.column(of, name));
+            // That nothing happened at all is shown once.
+            let flat = names
+                .first()
+                .filter(|_| is_first && !names.iter().any(|n| changes(&n)));
+            let shown = names.iter().filter(changes).chain(flat);
+            let series = shown.filter_map(|name| course.rate_of(of, name, &label(name), factor));
             (Y::new("rate", &symbol), series.collect())
         }
         Lines::Levels(names) => {

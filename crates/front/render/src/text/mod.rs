@@ -73,14 +73,7 @@ pub fn report(report: &Report, options: &Options) -> String {
     if report.lb_results().next().is_none() {
         sections_of(&mut page, report, "probe", options.verbose);
     }
-    let others = report.plan.procedure.is_some()
-        || report.load.is_some()
-        || report.http.is_some()
-        || report.socket.is_some()
-        || report.capture.is_some()
-        || !report.captures.is_empty()
-        || !report.probes.is_empty();
-    let frames = !others || !report.jobs.is_empty();
+    let frames = !has_other_jobs(report) || !report.jobs.is_empty();
     if report.jobs.len() != 1 && frames {
         page.head(if report.jobs.is_empty() {
             "counts"
@@ -100,6 +93,17 @@ pub fn report(report: &Report, options: &Options) -> String {
     workers::section(&mut page, report, options.verbose);
     ports::section(&mut page, report, options.verbose);
     page.finish()
+}
+
+/// Returns true if the run has jobs other than streams and packet devices.
+pub(crate) fn has_other_jobs(report: &Report) -> bool {
+    report.plan.procedure.is_some()
+        || report.load.is_some()
+        || report.http.is_some()
+        || report.socket.is_some()
+        || report.capture.is_some()
+        || !report.captures.is_empty()
+        || !report.probes.is_empty()
 }
 
 fn sections_of(page: &mut Page, report: &Report, kind: &str, details: bool) {

@@ -81,7 +81,8 @@ fn notes(rates: &Rates, totals: &Totals, both_ends: bool) -> Vec<String> {
         notes.push(format!("{what} {}", time(ns)));
     }
     if let Some(n) = rates.largest_catch_up_frames.filter(|n| *n > 0) {
-        notes.push(format!("at most {} frames behind schedule", count(n)));
+        let s = if n == 1 { "" } else { "s" };
+        notes.push(format!("at most {} frame{s} behind schedule", count(n)));
     }
     notes
 }

@@ -314,6 +314,9 @@ impl<'a> Findings<'a> {
             has_goals: self.all.iter().any(Finding::has_goals),
             found: Some(match (by(LbLimit::Device), limits.len()) {
                 (_, 0) => "all tests completed".to_owned(),
+                (0, all) => {
+                    format!("no limit of {device} found: all {all} results are lower bounds")
+                }
                 (1, 1) => format!("limit of {device} found"),
                 (own, all) if own == all => format!("limit of {device} found in all {all} results"),
                 (own, all) => format!(

@@ -159,8 +159,12 @@ impl TcpdumpOptions {
 
     /// Returns the output of -L and -J, if one was given.
     pub(crate) fn lists(&self, locators: &[Locator]) -> Result<Option<String>> {
+        if !self.list_data_link_types && !self.list_time_stamp_types {
+            return Ok(None);
+        }
         let mut text = String::new();
         for locator in locators.iter().filter(|l| l.is_interface()) {
+            let hardware = stamps_by_itself(locator)?;
             if self.list_data_link_types {
                 text += &format!(
                     "Data link types for {} (use option -y to set):\n  EN10MB (Ethernet)\n",
@@ -172,13 +176,12 @@ impl TcpdumpOptions {
                     "Time stamp types for {} (use option -j to set):\n  host (Host)\n",
                     locator.place()
                 );
-                if stamps_by_itself(locator)? {
+                if hardware {
                     text += "  adapter (Adapter)\n  adapter_unsynced (Adapter, not synced with system time)\n";
                 }
             }
         }
-        let asked = self.list_data_link_types || self.list_time_stamp_types;
-        Ok(asked.then_some(text))
+        Ok(Some(text))
     }
 
     /// Applies the options to the job.
