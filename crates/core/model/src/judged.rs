@@ -14,6 +14,7 @@ use crate::{
     load::LoadEnd,
     plan::{Plan, Procedure, Stream, TagKind},
     socket::{SocketJob, SocketProtocol},
+    spelling::nearest,
     validate::Findings,
 };
 
@@ -88,14 +89,19 @@ impl Plan {
             .filter_map(|kind| Some((kind, self.one_job(kind, job)?)))
             .collect();
         if meant.is_empty() {
-            let names: Vec<String> = self
-                .kinds()
-                .flat_map(|k| self.job_names(k))
-                .map(|name| format!("{name:?}"))
-                .collect();
-            let there = match names.is_empty() {
-                true => "criteria cannot name jobs of this plan".to_owned(),
-                false => format!("known: {}", names.join(", ")),
+            let names: Vec<String> = self.kinds().flat_map(|k| self.job_names(k)).collect();
+            let kinds = self.kinds().map(|kind| kind.name());
+            let known: Vec<&str> = kinds.chain(names.iter().map(String::as_str)).collect();
+            let there = match (
+                nearest(job, known.iter().copied()).first(),
+                names.is_empty(),
+            ) {
+                (Some(meant), _) => format!("did you mean {meant:?}?"),
+                (None, true) => "criteria cannot name jobs of this plan".to_owned(),
+                (None, false) => {
+                    let quoted = names.iter().map(|name| format!("{name:?}"));
+                    format!("known: {}", quoted.collect::<Vec<_>>().join(", "))
+                }
             };
             return Err(format!("{criterion}: unknown job {job:?}; {there}"));
         }

@@ -1,4 +1,4 @@
-//! Text form of plans: reads and writes TOML, with errors that mark the position, and reads JSON as in reports.
+//! Text form of plans: reads and writes TOML, with errors that name the line, and reads JSON as in reports.
 
 use std::fmt;
 
@@ -13,13 +13,15 @@ use crate::{
     spelling::nearest,
 };
 
-/// Error of a plan file. The text names line and column and marks the position.
+/// Error of a plan file, in one line: `plan.toml:4: unknown key "speeed"`.
 #[derive(Debug, thiserror::Error)]
-#[error("{file}: {message}")]
+#[error("{file}{}: {message}", line.map_or_else(String::new, |line| format!(":{line}")))]
 pub struct PlanTextError {
     /// File name, or `-`.
     pub file: String,
-    /// Line, column, the text, a caret, and what is allowed.
+    /// Line of the error, from 1, if known.
+    pub line: Option<usize>,
+    /// What is wrong, and what is allowed.
     pub message: String,
 }
 
@@ -31,11 +33,16 @@ pub struct PlanTextError {
 pub fn plan_from_toml(file: &str, text: &str) -> Result<Plan, PlanTextError> {
     let error = |message: String| PlanTextError {
         file: file.to_owned(),
+        line: None,
         message,
+    };
+    let at_line = |(line, message)| PlanTextError {
+        line: Some(line),
+        ..error(message)
     };
     let head = head(text);
     if head.client.is_some() || head.schema.as_deref() == Some(LB_PLAN_SCHEMA) {
-        let file: LbFile = read(text).map_err(error)?;
+        let file: LbFile = read(text).map_err(at_line)?;
         if file.schema != LB_PLAN_SCHEMA {
             return Err(error(format!(
                 "unknown schema {:?}: use {LB_PLAN_SCHEMA:?}",
@@ -44,7 +51,7 @@ pub fn plan_from_toml(file: &str, text: &str) -> Result<Plan, PlanTextError> {
         }
         return Ok(file.into());
     }
-    let plan: Plan = read(text).map_err(error)?;
+    let plan: Plan = read(text).map_err(at_line)?;
     if plan.schema != PLAN_SCHEMA {
         return Err(error(format!(
             "unknown schema {:?}: use {PLAN_SCHEMA:?} or {LB_PLAN_SCHEMA:?}",
@@ -75,8 +82,9 @@ fn head(text: &str) -> Head {
     }
 }
 
-/// Reads TOML or JSON. An unknown key of the top level is reported first: it may make its neighbours malformed.
-fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+/// Reads TOML or JSON. Errors have their line. An unknown key of the top level is reported first: it may make its
+/// neighbours malformed.
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, (usize, String)> {
     let keys = || TopLevel(keys_of::<T>());
     if text.trim_start().starts_with('{') {
         let mut reader = serde_json::Deserializer::from_str(text);
@@ -91,23 +99,20 @@ fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
         .map_err(|e| toml_message(&e, text))
 }
 
-fn json_message(error: &serde_json::Error) -> String {
-    let place = format!("line {} column {}", error.line(), error.column());
+fn json_message(error: &serde_json::Error) -> (usize, String) {
+    let place = format!(" at line {} column {}", error.line(), error.column());
     let message = error.to_string();
-    let what = message.strip_suffix(&format!(" at {place}"));
-    format!(
-        "JSON, {place}: {}",
-        in_plain_words(what.unwrap_or(&message), "key")
-    )
+    let what = message.strip_suffix(&place).unwrap_or(&message);
+    (error.line(), in_plain_words(what, "key"))
 }
 
-fn toml_message(error: &toml::de::Error, text: &str) -> String {
+fn toml_message(error: &toml::de::Error, text: &str) -> (usize, String) {
     let before = error.span().map_or("", |span| &text[..span.start]);
     let line = before.rsplit('\n').next().unwrap_or_default();
     let is_header = line.trim_start().starts_with('[');
-    let what = in_plain_words(error.message(), if is_header { "table" } else { "key" });
-    let marked = error.to_string().replace(error.message(), &what);
-    marked.trim_end().to_owned()
+    let what: Vec<&str> = error.message().lines().map(str::trim).collect();
+    let what = in_plain_words(&what.join("; "), if is_header { "table" } else { "key" });
+    (before.matches('\n').count() + 1, what)
 }
 
 /// Rewords an error of serde: an unknown or missing key, or an unknown word. Suggests a known one that is similar, and
@@ -116,6 +121,9 @@ fn toml_message(error: &toml::de::Error, text: &str) -> String {
 pub fn in_plain_words(message: &str, key: &str) -> String {
     if let Some((missing, "")) = message.strip_prefix("missing field ").and_then(quoted) {
         return format!("missing key {missing:?}");
+    }
+    if let Some(text) = expectation(message) {
+        return text;
     }
     let unknown = [("unknown field ", key), ("unknown variant ", "value")]
         .into_iter()
@@ -130,6 +138,31 @@ pub fn in_plain_words(message: &str, key: &str) -> String {
         (None, []) => format!("unknown {kind} {word:?}"),
         (None, known) => format!("unknown {kind} {word:?}: use one of {}", known.join(", ")),
     }
+}
+
+/// Rewords a wrong type or an integer out of range, without the names of types of the language.
+fn expectation(message: &str) -> Option<String> {
+    let rest = message
+        .strip_prefix("invalid type: ")
+        .or_else(|| message.strip_prefix("invalid value: "))?;
+    let (got, expected) = rest.split_once(", expected ")?;
+    let expected = match expected {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number from 0 to 18446744073709551615",
+        "i32" | "i64" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        "a boolean" => "true or false",
+        other => other,
+    };
+    let got = got
+        .replace('`', "")
+        .replace("sequence", "list")
+        .replace("map", "table");
+    Some(format!("expected {expected}, got {got}"))
 }
 
 /// Splits text that begins with a word between backticks into the word and the rest.
@@ -282,17 +315,32 @@ mod tests {
     }
 
     #[test]
-    fn unknown_keys_get_a_caret() {
+    fn errors_are_one_line_with_its_number() {
         let text = "[[port]]\nname = \"a\"\nlocator = \"eth0\"\nspeeed = 3\n";
         let message = plan_from_toml("p.toml", text).unwrap_err().to_string();
         assert!(
-            message.contains("line 4") && message.contains('^') && message.contains("speeed"),
+            message.starts_with("p.toml:4: unknown key \"speeed\""),
             "{message}"
         );
+        for (text, message) in [
+            (
+                "seed = -1\n",
+                "p:1: expected a whole number from 0 to 18446744073709551615, got integer -1",
+            ),
+            ("\ntraffic = 5\n", "p:2: expected a list, got integer 5"),
+            ("{\n\"seed\": \"x\"}", "p:2: expected "),
+            ("seed = \n", "p:1: "),
+        ] {
+            let error = refused(text);
+            assert!(
+                error.starts_with(message) && error.lines().count() == 1,
+                "{error}"
+            );
+        }
         let text = "[[traffic]]\n[[traffic.stream]]\nrate = \"10x\"\n";
         let message = plan_from_toml("p.toml", text).unwrap_err().to_string();
         assert!(
-            message.contains("line 3") && message.contains("kpps"),
+            message.starts_with("p.toml:3: ") && message.contains("kpps"),
             "{message}"
         );
     }
@@ -308,33 +356,33 @@ mod tests {
         for (text, line, suggestion) in [
             (
                 "seeed = 3\n",
-                "line 1",
+                "p:1: ",
                 "unknown key \"seeed\"; did you mean \"seed\"?",
             ),
             (
                 &format!("{stream}ratte = 1\n"),
-                "line 3",
+                "p:3: ",
                 "unknown key \"ratte\"; did you mean \"rate\"?",
             ),
             (
                 "[[load]]\n[load.shape]\nrampp = 1\n",
-                "line 3",
+                "p:3: ",
                 "unknown key \"rampp\"; did you mean \"ramp\"?",
             ),
             (
                 "[[traffic]]\n[[traffic.straem]]\n",
-                "line 2",
+                "p:2: ",
                 "unknown table \"straem\"; did you mean \"stream\"?",
             ),
             (
                 &format!("{stream}proto = \"udpp\"\n"),
-                "line 3",
+                "p:3: ",
                 "unknown value \"udpp\"; did you mean \"udp\"?",
             ),
         ] {
             let error = refused(text);
             assert!(
-                error.contains(line) && error.ends_with(suggestion),
+                error.starts_with(line) && error.ends_with(suggestion),
                 "{error}"
             );
             assert!(!error.contains("expected"), "{error}");
@@ -363,13 +411,13 @@ mod tests {
         let text = "seed = 1\n\n[[trafic]]\ntx = \"a\"\n[[traffic.stream]]\nrate = \"max\"\n";
         let error = refused(text);
         assert!(
-            error.contains("line 3, column 3")
+            error.starts_with("p:3: ")
                 && error.ends_with("unknown table \"trafic\"; did you mean \"traffic\"?"),
             "{error}"
         );
         let error = refused("{\"traffic\": {\"stream\": []},\n\"trafic\": []}");
         assert!(
-            error.contains("line 2") && error.ends_with("; did you mean \"traffic\"?"),
+            error.starts_with("p:2: ") && error.ends_with("; did you mean \"traffic\"?"),
             "{error}"
         );
     }
@@ -378,7 +426,7 @@ mod tests {
     fn the_short_form_of_a_benchmark_has_suggestions_too() {
         let error = refused("schema = \"wirebench.lb/1\"\n[clint]\nport = \"eth0\"\n");
         assert!(
-            error.contains("line 2") && error.contains("did you mean \"client\"?"),
+            error.starts_with("p:2: ") && error.contains("did you mean \"client\"?"),
             "{error}"
         );
     }
@@ -388,7 +436,7 @@ mod tests {
         let text = "{\"port\": [],\n \"speeed\": 3}";
         let message = plan_from_toml("p.json", text).unwrap_err().to_string();
         assert!(
-            message.contains("speeed") && message.contains("line 2 column"),
+            message.starts_with("p.json:2: ") && message.contains("speeed"),
             "{message}"
         );
     }

@@ -193,7 +193,7 @@ impl Plan {
             self.first_flow.is_some() && self.procedure.is_some() =>
                 "first_flow", "cannot be set in a benchmark; each trial has its first flow";
             self.first_flow.is_some_and(|first| u64::from(first) + total.max(1) > u64::from(PAST_LAST_FLOW)) =>
-                "first_flow", "too high for {total} flows: the highest flow number is {}", PAST_LAST_FLOW - 1;
+                "first_flow", "too high for {total} flow(s): the highest flow number is {}", PAST_LAST_FLOW - 1;
         }
         if found.problems.is_empty() {
             Ok(found.warnings)

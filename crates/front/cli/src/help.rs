@@ -279,6 +279,21 @@ const FIRST: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// Options that a command shares with others and always refuses.
+const REFUSED: &[(&str, &[&str])] = &[
+    (
+        "wrk",
+        &[
+            "junit", "criteria", "max-loss", "plain", "interval", "seed", "quiet", "verbose",
+        ],
+    ),
+    ("tx", &["max-loss"]),
+    ("http", &["max-loss"]),
+    ("sweep", &["max-loss"]),
+    ("netserver", &["criteria", "max-loss"]),
+    ("bench y1564", &["criteria", "max-loss"]),
+];
+
 /// Meaning of value names, listed once at the end of `--help`.
 const MEANINGS: &[(&str, &str)] = &[
     (
@@ -324,7 +339,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("ADDRESSES", "an address, FIRST-LAST or ADDRESS/LENGTH"),
     ("PORTS", "a TCP or UDP port, or FIRST-LAST"),
     ("LIST", "numbers and ranges (2,4-5)"),
-    ("ID", "0 to 4095"),
+    ("ID", "0 to 4095 (load: 1 to 4094)"),
     ("LABEL", "0 to 1048575"),
     (
         "TIMESTAMP",
@@ -434,6 +449,9 @@ fn of_command(above: &str, command: Command) -> Command {
     let name = format!("{above} {}", command.get_name());
     let first = FIRST.iter().find(|(path, _)| *path == name.trim_start());
     let command = command.mut_args(|arg| {
+        let refused = REFUSED.iter().find(|(path, _)| *path == name.trim_start());
+        let is_refused = refused.is_some_and(|(_, names)| names.iter().any(|n| is_called(&arg, n)));
+        let arg = if is_refused { arg.hide(true) } else { arg };
         let hidden = first.is_some_and(|(_, names)| {
             !arg.is_positional() && !names.iter().any(|n| is_called(&arg, n))
         });

@@ -202,7 +202,12 @@ fn refuse(error: &clap::Error) -> ExitCode {
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     ) {
         // A closed pipe (`| head`) is no error.
-        let _ = error.print();
+        if let Err(why) = error.print()
+            && why.kind() != std::io::ErrorKind::BrokenPipe
+        {
+            say(format_args!("wirebench: cannot write the help: {why}"));
+            return ExitCode::from(4);
+        }
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     }
     say(format_args!(
@@ -216,7 +221,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
 fn in_one_line(full: &str) -> String {
     let paragraphs = full.split("\n\n").filter(|p| {
         let p = p.trim_start();
-        !p.is_empty() && !p.starts_with("Usage:") && !p.starts_with("For more information")
+        let is_left_out = ["Usage:", "For more information", "tip: to pass "];
+        !p.is_empty() && !is_left_out.iter().any(|begin| p.starts_with(begin))
     });
     let lines: Vec<String> = paragraphs
         .map(|p| p.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -224,10 +230,7 @@ fn in_one_line(full: &str) -> String {
     let text = lines.join("; ");
     let mut text = text.strip_prefix("error: ").unwrap_or(&text).to_owned();
     for (of_the_library, ours) in [
-        (
-            "invalid digit found in string",
-            "expected a whole number (0 or more)",
-        ),
+        ("invalid digit found in string", "expected a whole number"),
         ("cannot parse integer from empty string", "missing number"),
         ("number too large to fit in target type", "number too large"),
         ("invalid float literal", "expected a number"),
@@ -289,7 +292,7 @@ mod tests {
             ),
             (
                 &["wirebench", "tx", "-i", "lo", "--seed", "banana"],
-                "invalid value 'banana' for '--seed <NUMBER>': expected a whole number (0 or more); see --help",
+                "invalid value 'banana' for '--seed <NUMBER>': expected a whole number; see --help",
             ),
             (
                 &["wirebench", "trial", "eth2", "eth3"],

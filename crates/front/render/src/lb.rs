@@ -82,7 +82,7 @@ fn limit(result: &LbResult) -> String {
         let word = if result.late.is_some() {
             "invalid"
         } else {
-            "none held"
+            "none passed"
         };
         return word.to_owned();
     };

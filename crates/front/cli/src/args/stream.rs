@@ -1,5 +1,7 @@
 //! Options for streams, shared by `trial`, `tx` and plans.
 
+use std::collections::BTreeSet;
+
 use clap::{Args, ValueEnum};
 use wb_model::{
     Extension, Proto, Stream, TagKind, Vary,
@@ -255,11 +257,15 @@ fn overlay(common: &Stream, text: &str) -> anyhow::Result<Stream> {
     let wrong = |what: String| anyhow::anyhow!("--stream {text:?}: {what}");
     let mut table = toml::Table::try_from(common).map_err(|e| wrong(e.to_string()))?;
     let mut vary = Vec::new();
+    let mut given = BTreeSet::new();
     for part in text.split_whitespace() {
         let (key, value) = part
             .split_once('=')
             .ok_or_else(|| wrong(format!("expected KEY=VALUE, got {part:?}")))?;
         let key = key.replace('-', "_");
+        if !given.insert(key.clone()) && key != "vary" {
+            return Err(wrong(format!("{key} is given twice")));
+        }
         let as_given = || match (value.parse::<i64>(), value) {
             (Ok(n), _) => toml::Value::Integer(n),
             (_, "true") => toml::Value::Boolean(true),

@@ -246,7 +246,12 @@ impl Set {
 impl Sets {
     /// Refuses a set without effect on the test, because its rows would only repeat one test.
     fn must_matter(&self, job: &SocketJob) -> Result<()> {
-        let test = format!("{:?} {:?}", job.protocol, job.test).to_lowercase();
+        let kind = match job.test {
+            SocketTest::Send => "stream".to_owned(),
+            SocketTest::Receive => "maerts".to_owned(),
+            other => format!("{other:?}"),
+        };
+        let test = format!("{:?}_{kind}", job.protocol).to_lowercase();
         if job.test.counts_transactions() {
             if !self.message.is_empty() {
                 bail!("--message: not for {test}; use --request and --response");

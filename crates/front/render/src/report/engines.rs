@@ -60,7 +60,7 @@ pub(super) fn bench(report: &Report) -> Section {
         ],
     );
     let in_unit = |r: &LbResult, load: Option<f64>| match (load, r.metric) {
-        (None, _) => "none held".to_owned(),
+        (None, _) => "none passed".to_owned(),
         (Some(load), LbMetric::Bps) => rate_bps(load),
         (Some(load), metric) => lb::load(metric, load),
     };

@@ -21,7 +21,8 @@ pub(crate) fn table<'a>(
         let cells = s.statistics().map(|(_, value)| known(value));
         table.row([name, count(s.samples)].into_iter().chain(cells));
     }
-    table
+    // Older reports have fewer percentiles.
+    table.known()
 }
 
 /// Name of a distribution in a legend.

@@ -861,7 +861,13 @@ fn limited_by(
     };
     if let End::Signal(n) = ended.end {
         let by = Limiter::Ended(signal_name(n));
-        return by.because(format!("ended the run early{lossless}")).into();
+        let until_then = match lossless {
+            "" => "",
+            _ => "; nothing was lost until then",
+        };
+        return by
+            .because(format!("ended the run early{until_then}"))
+            .into();
     }
     if full_speed_ns.is_some() {
         let not_taken = match totals.offered_frames {

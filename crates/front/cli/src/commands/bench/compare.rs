@@ -505,7 +505,7 @@ fn cell(row: &Row, value: Option<f64>) -> String {
     };
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     match row.kind {
-        Some(Kind::Load) if value == 0.0 => "none held".to_owned(),
+        Some(Kind::Load) if value == 0.0 => "none passed".to_owned(),
         Some(Kind::Time) => time_ns(value),
         Some(Kind::Loss) => ratio(value),
         _ => format!("{} {}", count(value.max(0.0).round() as u64), row.unit),

@@ -37,8 +37,11 @@ pub(super) fn run(files: &[PathBuf], json: bool) -> Result<u8> {
         if json {
             documents.push(found.json());
         } else {
-            let gap = if at > 0 { "\n" } else { "" };
-            deliver(&format!("{gap}{}", found.text()))?;
+            let text = found.text();
+            if !text.is_empty() {
+                let gap = if at > 0 { "\n" } else { "" };
+                deliver(&format!("{gap}{text}"))?;
+            }
         }
         if let Some(trouble) = &found.trouble {
             code = code.max(tell_trouble(&found.source, trouble));
@@ -97,6 +100,10 @@ impl Found {
 
     fn text(&self) -> String {
         let summary = &self.summary;
+        // What is no capture file has an error only.
+        if summary.format.is_none() && self.trouble.is_some() {
+            return String::new();
+        }
         let mut text = format!("{}: {}", self.source.name, self.format());
         if summary.format.is_some() {
             text += &format!(", {}", self.byte_order());
