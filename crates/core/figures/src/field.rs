@@ -124,6 +124,16 @@ impl<S> Field<S> {
         }
     }
 
+    /// A distribution of times in ns that is not merged.
+    pub const fn distribution(
+        name: &'static str,
+        label: &'static str,
+        get: for<'a> fn(&'a S) -> Value<'a>,
+    ) -> Self {
+        let what = (name, label, Unit::Nanoseconds, Kind::Distribution);
+        Self::new(what, get, |_, _| ())
+    }
+
     /// Lower is better, and any value above 0 is bad.
     #[must_use]
     pub const fn bad(mut self) -> Self {

@@ -21,7 +21,7 @@ pub struct PlanTextError {
     pub file: String,
     /// Line of the error, from 1, if known.
     pub line: Option<usize>,
-    /// What is wrong, and what is allowed.
+    /// Description of the error, with the allowed values.
     pub message: String,
 }
 

@@ -130,27 +130,19 @@ const fn verdict(v: Verdict) -> &'static str {
 #[must_use]
 pub fn report(report: &Report) -> String {
     let mut kinds: Vec<(&str, (Record, Vec<Record>))> = Vec::new();
-    if report.http.is_some() {
-        let none = HttpJobReport::default();
-        let all = of_kind(report, "http");
-        kinds.push((
-            "http",
-            sections(report, &all, &http::figures::section(&none)),
-        ));
-    }
-    if report.socket.is_some() {
-        let none = SocketJobReport::default();
-        let all = of_kind(report, "socket");
-        kinds.push((
+    let (http, socket, load) = <(HttpJobReport, SocketJobReport, LoadJobReport)>::default();
+    for (kind, is_there, none) in [
+        ("http", report.http.is_some(), http::figures::section(&http)),
+        (
             "socket",
-            sections(report, &all, &socket::figures::section(&none)),
-        ));
-    }
-    if report.load.is_some() {
-        let none = LoadJobReport::default();
-        let none = load::figures::section(&none);
-        let all = of_kind(report, "load");
-        kinds.push(("load", sections(report, &all, &none)));
+            report.socket.is_some(),
+            socket::figures::section(&socket),
+        ),
+        ("load", report.load.is_some(), load::figures::section(&load)),
+    ] {
+        if is_there {
+            kinds.push((kind, sections(report, &of_kind(report, kind), &none)));
+        }
     }
     if report.plan.suite().is_some() || report.suite_results().next().is_some() {
         kinds.push(("bench", trials(report)));

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use wb_figures::{
-    Field, Kind, Merge, Plot, Section, Series, Show, Sum, Tone, Unit, Value, counter, derived,
-    fact, fields, gauge, merge_fields, text::count, times,
+    Field, Merge, Plot, Section, Series, Show, Sum, Tone, Unit, Value, counter, derived, fact,
+    fields, gauge, merge_fields, text::count, times,
 };
 
 use super::{
@@ -89,7 +89,7 @@ static MORE: &[Field<HttpJobReport>] = fields!(HttpJobReport:
     counter!(totals.warm_up, "warm-up", REQUESTS).show(Show::IfAny).note(|_| "requests, not counted".to_owned()),
     counter!(statuses, "statuses", REQUESTS).show(Show::IfAny),
     derived!("agreed", "TLS", CONNECTIONS, |j| j.tls.as_ref().map(|t| &t.agreed).into()).show(Show::IfAny),
-    distribution("handshake_ns", "TLS", |j| j.tls.as_ref().map(|t| &t.handshake_ns).into()),
+    Field::<S>::distribution("handshake_ns", "TLS", |j| j.tls.as_ref().map(|t| &t.handshake_ns).into()),
     derived!("failed_share", "failed", Unit::Share, |j| j.failed_share()).judged(&["failed"]).bad().show(Show::Never),
     derived!("errors", "errors", Unit::Share, |j| share(j.totals.error_responses, j.totals.completed).into())
         .bad().show(Show::Never),
@@ -97,19 +97,6 @@ static MORE: &[Field<HttpJobReport>] = fields!(HttpJobReport:
         share(j.totals.unsent, sum([j.totals.sent, j.totals.unsent])).into()
     }).judged(&["unsent"]).bad().show(Show::Never),
 );
-
-/// A distribution that is not known of all jobs.
-const fn distribution(
-    name: &'static str,
-    label: &'static str,
-    get: for<'a> fn(&'a HttpJobReport) -> Value<'a>,
-) -> Field<HttpJobReport> {
-    Field::new(
-        (name, label, Unit::Nanoseconds, Kind::Distribution),
-        get,
-        |_, _| (),
-    )
-}
 
 /// Times of a part of the requests.
 static PART: &[Field<Times>] = fields!(Times:

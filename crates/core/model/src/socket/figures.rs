@@ -60,7 +60,7 @@ static COUNTS: &[Field<SocketJobReport>] = fields!(SocketJobReport:
     derived!("datagrams_sent", "datagrams sent", DATAGRAMS, |j| j.datagrams.map(|d| d.sent).into()),
     derived!("datagrams_lost", "lost", DATAGRAMS, |j| j.datagrams.map(|d| d.lost).into())
         .share_of("datagrams_sent").bad(),
-    distribution("latency_ns", "operation", |j| (&j.latency_ns).into()).judged(&[""]),
+    Field::<S>::distribution("latency_ns", "operation", |j| (&j.latency_ns).into()).judged(&[""]),
     fact!("failure", "failure", |j| j.failure.as_ref().map(|f| &f.what).into()).show(Show::Never),
 );
 
@@ -84,21 +84,9 @@ static MORE: &[Field<SocketJobReport>] = fields!(SocketJobReport:
     }),
     derived!("load_bps", "load", Unit::BitsPerSecond, |j| (&j.load_bps).into()),
     fact!("confidence", "confidence", |j| j.confidence().into()),
-    distribution("idle_latency_ns", "idle", |j| (&j.idle_latency_ns).into()),
-    distribution("one_way_ns", "one way", |j| j.datagrams.as_ref().map(|d| &d.one_way_ns).into()),
+    Field::<S>::distribution("idle_latency_ns", "idle", |j| (&j.idle_latency_ns).into()),
+    Field::<S>::distribution("one_way_ns", "one way", |j| j.datagrams.as_ref().map(|d| &d.one_way_ns).into()),
 );
-
-const fn distribution(
-    name: &'static str,
-    label: &'static str,
-    get: for<'a> fn(&'a SocketJobReport) -> Value<'a>,
-) -> Field<SocketJobReport> {
-    Field::new(
-        (name, label, Unit::Nanoseconds, Kind::Distribution),
-        get,
-        |_, _| (),
-    )
-}
 
 static END: &[Field<SocketEndReport>] = fields!(SocketEndReport:
     counter!(bytes_sent, "sent", BYTES).show(Show::IfAny),
@@ -125,7 +113,7 @@ static STREAM: &[Field<SocketStreamReport>] = fields!(SocketStreamReport:
     derived!("p99", "p99", Unit::Nanoseconds, |s| s.latency_ns.statistic("p99").into()),
 );
 
-/// Columns of intervals, whose rows depend on those before.
+/// Columns of the table of intervals. A row also needs the row before it.
 fn interval_columns() -> Vec<Def> {
     let column = |name, label, unit| Def::new(name, label, unit, Kind::Gauge);
     vec![
@@ -271,7 +259,7 @@ pub fn section(job: &SocketJobReport) -> Section<'_> {
     if job.idle_latency_ns.is_some() {
         section = section.rename("latency_ns", "under load");
     }
-    // What a test does not measure is no result of it.
+    // Hides the results that the test does not measure.
     let not_measured: &[&str] = match job.test {
         SocketTest::Mss => &[
             "throughput_bps",

@@ -67,7 +67,7 @@ fn cell(job: &Job<'_>, figure: Option<&Figure<'_>>) -> Cell {
     };
     let text = shown(figure.def, &figure.value);
     let text = match beside(job, figure) {
-        note if note.is_empty() || text.is_empty() => text,
+        note if note.is_empty() || !figure.value.is_any() => text,
         note => format!("{text} ({note})"),
     };
     Cell::marked(text, mark(figure.def, &figure.value))

@@ -100,7 +100,7 @@ impl Found {
 
     fn text(&self) -> String {
         let summary = &self.summary;
-        // What is no capture file has an error only.
+        // A file of another format has no facts; its error is enough.
         if summary.format.is_none() && self.trouble.is_some() {
             return String::new();
         }
