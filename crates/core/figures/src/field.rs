@@ -66,7 +66,7 @@ pub struct Def {
 }
 
 impl Def {
-    /// A figure that is always shown.
+    /// A figure that is always shown. Of a distribution of times, lower is better.
     #[must_use]
     pub const fn new(name: &'static str, label: &'static str, unit: Unit, kind: Kind) -> Self {
         Self {
@@ -74,7 +74,10 @@ impl Def {
             label,
             unit,
             kind,
-            better: Better::Neither,
+            better: match kind {
+                Kind::Distribution => Better::Lower,
+                _ => Better::Neither,
+            },
             show: Show::Always,
             share_of: "",
             labels: ("", &[]),
@@ -145,6 +148,13 @@ impl<S> Field<S> {
     #[must_use]
     pub const fn good(mut self) -> Self {
         self.def.better = Better::Higher;
+        self
+    }
+
+    /// Neither direction is better.
+    #[must_use]
+    pub const fn neutral(mut self) -> Self {
+        self.def.better = Better::Neither;
         self
     }
 

@@ -82,6 +82,8 @@ pub struct Table<'a> {
     pub caption: &'static str,
     /// True for a table that texts show only with details.
     pub is_detail: bool,
+    /// Number of rows that are counted elsewhere but not listed.
+    pub omitted: u64,
     /// Columns.
     pub columns: Vec<Def>,
     /// Rows, with one value for each column.
@@ -93,6 +95,10 @@ pub struct Table<'a> {
 pub enum Series {
     /// Increases of counters per second.
     Rates(&'static [&'static str]),
+    /// Increase of one counter per second, one line for each owner that begins with this word: `flow `.
+    RatesOf(&'static str, &'static str),
+    /// What a sum lacks, with its label: frames in flight or lost.
+    Rest(&'static str, Sum),
     /// Values of gauges.
     Levels(&'static [&'static str]),
     /// Mean and percentiles of each interval, by the names of distributions: `connect_ns`.
@@ -110,6 +116,28 @@ pub struct Plot {
     pub title: &'static str,
     /// Its lines.
     pub series: Series,
+    /// Name of a figure that is drawn as a dashed line; empty for none.
+    pub limit: &'static str,
+}
+
+impl Plot {
+    /// A plot without a limit.
+    #[must_use]
+    pub const fn new(name: &'static str, title: &'static str, series: Series) -> Self {
+        Self {
+            name,
+            title,
+            series,
+            limit: "",
+        }
+    }
+
+    /// Draws the figure `name` as a dashed line.
+    #[must_use]
+    pub const fn limit(mut self, name: &'static str) -> Self {
+        self.limit = name;
+        self
+    }
 }
 
 /// Everything that outputs show about one job.
@@ -121,6 +149,8 @@ pub struct Section<'a> {
     pub heading: &'static str,
     /// Name of the job.
     pub job: &'a str,
+    /// True for all jobs of the run together, next to the sections of these jobs.
+    pub is_total: bool,
     /// Description of the job; empty for none.
     pub title: String,
     /// Names and values of the parameters that vary between the jobs of a sweep.
@@ -150,6 +180,7 @@ impl<'a> Section<'a> {
             kind,
             heading,
             job,
+            is_total: false,
             title,
             parameters: &[],
             figures: Vec::new(),
@@ -227,17 +258,34 @@ impl<'a> Section<'a> {
         self.tables.push(Table {
             caption,
             is_detail: false,
+            omitted: 0,
             columns,
             rows: rows.into_iter().collect(),
         });
         self
     }
 
-    /// Shows the last table only with details.
+    /// Shows the last table only with details, if this is true.
     #[must_use]
-    pub fn detail(mut self) -> Self {
+    pub fn detail(mut self, is_detail: bool) -> Self {
         let last = self.tables.iter_mut().last();
-        last.into_iter().for_each(|table| table.is_detail = true);
+        last.into_iter()
+            .for_each(|table| table.is_detail = is_detail);
+        self
+    }
+
+    /// Sets the number of rows that the last table does not list.
+    #[must_use]
+    pub fn omitted(mut self, rows: u64) -> Self {
+        let last = self.tables.iter_mut().last();
+        last.into_iter().for_each(|table| table.omitted = rows);
+        self
+    }
+
+    /// Marks the section as that of all jobs of the run together.
+    #[must_use]
+    pub const fn total(mut self) -> Self {
+        self.is_total = true;
         self
     }
 
@@ -308,15 +356,30 @@ impl<'a> Section<'a> {
         self.sums.iter().filter(|sum| !self.holds(sum))
     }
 
-    /// Returns true if the sum holds.
+    /// Returns true if the sum and all its parts are known.
+    #[must_use]
+    pub fn is_known(&self, sum: &Sum) -> bool {
+        let names = [sum.whole].into_iter();
+        let mut names = names.chain([sum.parts, sum.minus].concat());
+        names.all(|name| self.count(name).is_some())
+    }
+
+    /// Returns true if the sum holds or is not known.
     #[must_use]
     pub fn holds(&self, sum: &Sum) -> bool {
-        let amount = |name: &&str| match self.figure(name).map(|f| &f.value) {
-            Some(Value::Count(n)) => u128::from(*n),
-            _ => 0,
+        let all = |names: &[&str]| {
+            let all = names.iter().filter_map(|name| self.count(name));
+            all.map(u128::from).sum::<u128>()
         };
-        let all = |names: &[&str]| names.iter().map(amount).sum::<u128>();
-        amount(&sum.whole) + all(sum.minus) == all(sum.parts)
+        !self.is_known(sum) || all(&[sum.whole]) + all(sum.minus) == all(sum.parts)
+    }
+
+    /// Value of a figure that is a whole number.
+    fn count(&self, name: &str) -> Option<u64> {
+        match self.figure(name)?.value {
+            Value::Count(n) => Some(n),
+            _ => None,
+        }
     }
 
     /// Returns the distributions with samples that are shown.

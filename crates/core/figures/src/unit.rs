@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::text::{count, group, rate_bps, rate_pps, ratio, significant, time_ns};
+use crate::text::{count, exact_pps, group, rate_bps, ratio, significant, time_ns};
 
 /// Unit of a value. Values are in base units: ns, bit/s, bytes, shares of 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Unit {
     #[must_use]
     pub fn text(self, value: f64) -> String {
         match self {
-            Self::PerSecond("frames") => rate_pps(value),
+            Self::PerSecond("frames") => exact_pps(value),
             Self::PerSecond(_) if value.abs() >= 100.0 && value.abs() < 1e15 => {
                 format!("{}/s", group(&format!("{value:.0}")))
             }
@@ -102,7 +102,12 @@ mod tests {
     fn texts_and_symbols() {
         for (unit, value, text, symbol) in [
             (Unit::Count("frames"), 1_234_567.0, "1,234,567", "frames"),
-            (Unit::PerSecond("frames"), 1_234_567.0, "1.23 Mpps", "pps"),
+            (
+                Unit::PerSecond("frames"),
+                1_234_567.0,
+                "1,234,567 pps",
+                "pps",
+            ),
             (Unit::PerSecond("connections"), 1_234.4, "1,234/s", "cps"),
             (Unit::PerSecond("requests"), 25.0, "25.0/s", "rps"),
             (Unit::PerSecond("calls"), 0.0, "0/s", "calls/s"),

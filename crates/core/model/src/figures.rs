@@ -1,8 +1,6 @@
 //! Figures that several kinds of jobs share.
 
-use wb_figures::{Field, Show, Unit, counter, fields};
-
-use crate::report::Totals;
+use wb_figures::Unit;
 
 /// Unit of frames.
 pub const FRAMES: Unit = Unit::Count("frames");
@@ -18,29 +16,6 @@ pub const PPS: Unit = Unit::PerSecond("frames");
 pub const CPS: Unit = Unit::PerSecond("connections");
 /// Requests per second.
 pub const RPS: Unit = Unit::PerSecond("requests");
-
-const OCTETS: Unit = Unit::Count("octets");
-
-/// Frame counts of a job.
-pub static FRAME_TOTALS: &[Field<Totals>] = fields!(Totals:
-    counter!(intended_frames, "intended", FRAMES),
-    counter!(offered_frames, "offered", FRAMES),
-    counter!(unsent_frames, "unsent", FRAMES).bad(),
-    counter!(received_frames, "received", FRAMES),
-    counter!(lost_frames, "lost", FRAMES).share_of("offered_frames").bad(),
-    counter!(duplicate_frames, "duplicate", FRAMES),
-    counter!(reordered_frames, "reordered", FRAMES),
-    counter!(late_frames, "late", FRAMES).show(Show::IfAny),
-    counter!(foreign_frames, "foreign", FRAMES).show(Show::IfAny),
-    counter!(unplanned_frames, "foreign, with a test tag", FRAMES).show(Show::IfAny),
-    counter!(rx_dropped_frames, "dropped by the tester", FRAMES).bad().show(Show::IfAny),
-    counter!(offered_octets, "octets offered", OCTETS).show(Show::Never),
-    counter!(received_octets, "octets received", OCTETS).show(Show::Never),
-    counter!(ramp_frames, "sent during the ramp-up", FRAMES).show(Show::IfAny),
-    counter!(refused_frames, "refused by the device", FRAMES).show(Show::IfAny),
-    counter!(other_run_frames, "foreign, from another run", FRAMES).show(Show::IfAny),
-    counter!(head_frames, "before the first received frame", FRAMES).show(Show::IfAny),
-);
 
 /// Share of `part` in `whole`. A share of zero is not a measurement.
 #[must_use]

@@ -11,6 +11,7 @@ mod cause_text;
 pub mod criteria;
 pub mod device;
 pub mod figures;
+pub mod frames;
 pub mod http;
 mod judged;
 mod kinds;

@@ -10,7 +10,7 @@ use wb_figures::merge_fields;
 
 use crate::{
     bench::{BenchResult, LbResult, ProbeReport, SuiteResult},
-    figures::FRAME_TOTALS,
+    frames::FRAME_TOTALS,
     http::HttpReport,
     lateness::{Lateness, LatenessReport},
     limit::LimitedBy,

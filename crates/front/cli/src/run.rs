@@ -79,7 +79,6 @@ pub(crate) fn text_options(verbose: bool) -> wb_render::text::Options {
         color: color(),
         width: width(),
         verbose,
-        ..wb_render::text::Options::default()
     }
 }
 

@@ -7,11 +7,10 @@ use std::fmt::Display;
 
 use wb_figures::Section;
 use wb_model::{
-    Report, Summary, Totals, Verdict,
+    Report, Verdict,
     bench::{LbResult, SuiteResult, SuiteTrial},
     http::{self, HttpJobReport},
     load::{self, LoadJobReport},
-    report::{JobReport, Rates},
     socket::{self, SocketJobReport},
 };
 
@@ -34,49 +33,6 @@ impl Record {
         match value {
             Some(value) => self.value(name, value),
             None => self.value(name, ""),
-        }
-    }
-
-    fn totals(&mut self, t: &Totals) {
-        self.known("intended_frames", t.intended_frames);
-        self.known("offered_frames", t.offered_frames);
-        self.known("unsent_frames", t.unsent_frames);
-        self.known("received_frames", t.received_frames);
-        self.known("lost_frames", t.lost_frames);
-        self.known("duplicate_frames", t.duplicate_frames);
-        self.known("reordered_frames", t.reordered_frames);
-        self.known("late_frames", t.late_frames);
-        self.known("foreign_frames", t.foreign_frames);
-        self.known("unplanned_frames", t.unplanned_frames);
-        self.known("rx_dropped_frames", t.rx_dropped_frames);
-        self.known("offered_octets", t.offered_octets);
-        self.known("received_octets", t.received_octets);
-        self.known("ramp_frames", t.ramp_frames);
-        self.known("refused_frames", t.refused_frames);
-        self.known("other_run_frames", t.other_run_frames);
-        self.known("head_frames", t.head_frames);
-    }
-
-    fn rates(&mut self, r: &Rates) {
-        self.known("intended_pps", r.intended_pps);
-        self.known("offered_pps", r.offered_pps);
-        self.known("received_pps", r.received_pps);
-        self.known("offered_l1_bps", r.offered_l1_bps);
-        self.known("received_l1_bps", r.received_l1_bps);
-        self.known("offered_l2_bps", r.offered_l2_bps);
-        self.known("received_l2_bps", r.received_l2_bps);
-        self.known("line_rate_pps", r.line_rate_pps);
-        self.known("largest_catch_up_frames", r.largest_catch_up_frames);
-        self.known("tx_time_ns", r.tx_time_ns);
-        self.known("rx_time_ns", r.rx_time_ns);
-        self.known("while_receiving_pps", r.while_receiving_pps);
-        self.known("while_receiving_l2_bps", r.while_receiving_l2_bps);
-    }
-
-    fn summary(&mut self, name: &str, s: Option<&Summary>) {
-        self.known(format!("{name}_ns_samples"), s.map(|s| s.samples));
-        for (statistic, value) in s.copied().unwrap_or_default().statistics() {
-            self.known(format!("{name}_ns_{statistic}"), value);
         }
     }
 }
@@ -149,20 +105,16 @@ pub fn report(report: &Report) -> String {
     } else if report.plan.procedure.is_some() {
         kinds.push(("bench", limits(report)));
     }
-    let kind = match report.plan.traffic.is_empty() {
-        true => "devices",
-        false => "traffic",
-    };
-    let captures = of_kind(report, "capture");
-    match report.jobs.as_slice() {
-        [] if kinds.is_empty() && captures.is_empty() => {
-            kinds.push(("", jobs(report, &[whole(report)])))
+    for kind in ["traffic", "devices", "capture"] {
+        let mut own = of_kind(report, kind);
+        // All jobs together are a row only if there is no other.
+        own.retain(|job| !job.is_total || report.jobs.is_empty());
+        if let Some(first) = own.first() {
+            kinds.push((kind, sections(report, &own, first)));
         }
-        [] => {}
-        all => kinds.push((kind, jobs(report, all))),
     }
-    if let Some(first) = captures.first() {
-        kinds.push(("capture", sections(report, &captures, first)));
+    if kinds.is_empty() {
+        kinds.push(("", (Record::default(), vec![begin(report)])));
     }
     if let [_] = kinds.as_slice() {
         let (_, (empty, rows)) = kinds.remove(0);
@@ -179,15 +131,6 @@ pub fn report(report: &Report) -> String {
     document(Record::default(), named)
 }
 
-fn whole(report: &Report) -> JobReport {
-    JobReport {
-        totals: report.totals,
-        rates: report.rates,
-        latency_ns: report.latency_ns,
-        ..JobReport::default()
-    }
-}
-
 /// Columns at the start of each row.
 fn begin(report: &Report) -> Record {
     let mut r = Record::default();
@@ -196,31 +139,6 @@ fn begin(report: &Report) -> Record {
     r.value("elapsed_ns", report.elapsed_ns);
     r.value("verdict", verdict(report.verdict));
     r
-}
-
-/// Totals, rates and latency. Delay variation only if there is one job, because it is known only for the
-/// whole run.
-fn jobs(report: &Report, jobs: &[JobReport]) -> (Record, Vec<Record>) {
-    let single = jobs.len() == 1;
-    let row = |job: &JobReport| {
-        let mut r = begin(report);
-        r.value("job", &job.name);
-        r.known("tx", job.tx.as_ref());
-        r.known("rx", job.rx.as_ref());
-        r.totals(&job.totals);
-        r.rates(&job.rates);
-        r.summary("latency", Some(&job.latency_ns));
-        r.summary("jitter", single.then_some(&report.jitter_ns));
-        r.known(
-            "jitter_rfc3550_ns",
-            report.jitter_rfc3550_ns.filter(|_| single),
-        );
-        r.summary("ipdv", single.then_some(&report.ipdv_ns));
-        r.summary("pdv", single.then_some(&report.pdv_ns));
-        r.summary("inter_arrival", single.then_some(&report.inter_arrival_ns));
-        r
-    };
-    (Record::default(), jobs.iter().map(row).collect())
 }
 
 /// One row for each section. `none` names the columns even without rows.

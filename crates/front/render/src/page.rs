@@ -32,6 +32,8 @@ impl Tone {
 /// Text under construction.
 pub(crate) struct Page {
     text: String,
+    /// Length of the text up to the end of the last heading.
+    headed: usize,
     color: bool,
     /// Columns that lines should not exceed, unless a word is longer.
     pub(crate) width: usize,
@@ -44,6 +46,7 @@ impl Page {
     pub(crate) fn new(color: bool, width: usize) -> Self {
         Self {
             text: String::new(),
+            headed: 0,
             color,
             width: width.max(LEAST_WIDTH),
         }
@@ -53,9 +56,9 @@ impl Page {
         self.text
     }
 
-    /// Adds an empty line, but never at the top.
+    /// Adds an empty line, but not at the top or below a heading.
     pub(crate) fn gap(&mut self) {
-        if !self.text.is_empty() {
+        if self.text.len() > self.headed {
             self.text.push('\n');
         }
     }
@@ -64,6 +67,7 @@ impl Page {
     pub(crate) fn head(&mut self, text: &str) {
         self.gap();
         self.line(Tone::Head, text);
+        self.headed = self.text.len();
     }
 
     pub(crate) fn line(&mut self, tone: Tone, text: &str) {

@@ -57,21 +57,21 @@ static READER: &[Field<CaptureReaderReport>] = fields!(CaptureReaderReport:
 );
 
 static PLOTS: [Plot; 3] = [
-    Plot {
-        name: "frames",
-        title: "Captured and dropped frames",
-        series: Series::Rates(&["read_frames", "written_frames", "kernel_drop_frames"]),
-    },
-    Plot {
-        name: "octets",
-        title: "Bytes captured",
-        series: Series::Rates(&["read_octets", "file_octets"]),
-    },
-    Plot {
-        name: "buffers",
-        title: "Free buffers between readers and writer",
-        series: Series::Levels(&["buffers_free"]),
-    },
+    Plot::new(
+        "frames",
+        "Captured and dropped frames",
+        Series::Rates(&["read_frames", "written_frames", "kernel_drop_frames"]),
+    ),
+    Plot::new(
+        "octets",
+        "Bytes captured",
+        Series::Rates(&["read_octets", "file_octets"]),
+    ),
+    Plot::new(
+        "buffers",
+        "Free buffers between readers and writer",
+        Series::Levels(&["buffers_free"]),
+    ),
 ];
 
 const SUM: Sum = Sum::new(

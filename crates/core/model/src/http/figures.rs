@@ -149,20 +149,20 @@ const END_SUM: Sum = Sum {
 };
 
 static PLOTS: [Plot; 4] = [
-    Plot {
-        name: "requests",
-        title: "Requests per second",
-        series: Series::Rates(&[SENT, "completed", "unsent", "error_responses"]),
-    },
-    Plot {
-        name: "latency-course",
-        title: "Latency per interval: mean, and percentiles within 3 %",
-        series: Series::Times(&["latency_ns"]),
-    },
-    Plot {
-        name: "failures",
-        title: "Failures per second, by cause",
-        series: Series::Rates(&[
+    Plot::new(
+        "requests",
+        "Requests per second",
+        Series::Rates(&[SENT, "completed", "unsent", "error_responses"]),
+    ),
+    Plot::new(
+        "latency-course",
+        "Latency per interval: mean, and percentiles within 3 %",
+        Series::Times(&["latency_ns"]),
+    ),
+    Plot::new(
+        "failures",
+        "Failures per second, by cause",
+        Series::Rates(&[
             "failed_refused",
             "failed_no_socket",
             "failed_exhausted",
@@ -196,12 +196,12 @@ static PLOTS: [Plot; 4] = [
             "no_connection_check",
             "no_connection_other",
         ]),
-    },
-    Plot {
-        name: "throughput",
-        title: "Throughput of requests and responses",
-        series: Series::Rates(&["received_bytes", "sent_bytes"]),
-    },
+    ),
+    Plot::new(
+        "throughput",
+        "Throughput of requests and responses",
+        Series::Rates(&["received_bytes", "sent_bytes"]),
+    ),
 ];
 
 /// Sections of all HTTP loads of a run.
@@ -224,7 +224,7 @@ pub fn section(job: &HttpJobReport) -> Section<'_> {
         .table("Requests by name", REQUEST, requests)
         .named("Latency by status", "status", PART, classes)
         .table("Threads", THREAD, &job.threads)
-        .detail()
+        .detail(true)
         .plots(&PLOTS);
     for digest in &job.digests {
         section = section.note(Tone::Plain, Some(format!("body: {digest}")));

@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{
     Report,
-    figures::{CONNECTIONS, CPS, FRAME_TOTALS, FRAMES, PPS, REQUESTS, RPS, share, sum},
+    figures::{CONNECTIONS, CPS, FRAMES, PPS, REQUESTS, RPS, share, sum},
+    frames::FRAME_TOTALS,
 };
 
 /// Causes of failed connections.
@@ -148,31 +149,31 @@ const REQUEST_SUM: Sum = Sum::new(
 );
 
 static PLOTS: [Plot; 4] = [
-    Plot {
-        name: "connections",
-        title: "Connections per second",
-        series: Series::Rates(&[
+    Plot::new(
+        "connections",
+        "Connections per second",
+        Series::Rates(&[
             ATTEMPTED,
             "established_connections",
             "completed_connections",
             "failed_connections",
         ]),
-    },
-    Plot {
-        name: "open",
-        title: "Open connections",
-        series: Series::Levels(&["open_connections"]),
-    },
-    Plot {
-        name: "requests",
-        title: "Requests per second",
-        series: Series::Rates(&["requests", "responses"]),
-    },
-    Plot {
-        name: "latency-course",
-        title: "Times per interval: mean, and percentiles within 3 %",
-        series: Series::Times(&["request_ns", "connect_ns"]),
-    },
+    ),
+    Plot::new(
+        "open",
+        "Open connections",
+        Series::Levels(&["open_connections"]),
+    ),
+    Plot::new(
+        "requests",
+        "Requests per second",
+        Series::Rates(&["requests", "responses"]),
+    ),
+    Plot::new(
+        "latency-course",
+        "Times per interval: mean, and percentiles within 3 %",
+        Series::Times(&["request_ns", "connect_ns"]),
+    ),
 ];
 
 /// Sections of both ends of all loads of a run.

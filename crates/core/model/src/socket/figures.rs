@@ -153,45 +153,45 @@ const DATAGRAM_SUM: Sum = Sum {
 };
 
 static PLOTS: [Plot; 7] = [
-    Plot {
-        name: "throughput",
-        title: "Throughput",
-        series: Series::Levels(&["throughput_bps"]),
-    },
-    Plot {
-        name: "transactions",
-        title: "Transactions",
-        series: Series::Levels(&["transactions_per_second"]),
-    },
-    Plot {
-        name: "interval-throughput",
-        title: "Throughput per interval",
-        series: Series::Columns(
+    Plot::new(
+        "throughput",
+        "Throughput",
+        Series::Levels(&["throughput_bps"]),
+    ),
+    Plot::new(
+        "transactions",
+        "Transactions",
+        Series::Levels(&["transactions_per_second"]),
+    ),
+    Plot::new(
+        "interval-throughput",
+        "Throughput per interval",
+        Series::Columns(
             "Intervals",
             "to_s",
             &["throughput_bps", "up_bps", "down_bps"],
         ),
-    },
-    Plot {
-        name: "interval-transactions",
-        title: "Transactions per interval",
-        series: Series::Columns("Intervals", "to_s", &["transactions_per_second"]),
-    },
-    Plot {
-        name: "times",
-        title: "Operation time per interval",
-        series: Series::Columns("Intervals", "to_s", &["p50_ns", "p99_ns", "max_ns"]),
-    },
-    Plot {
-        name: "rtt",
-        title: "TCP round-trip time, first stream",
-        series: Series::Columns("Intervals", "to_s", &["rtt_ns"]),
-    },
-    Plot {
-        name: "window",
-        title: "Congestion window of the first stream, retransmissions of all",
-        series: Series::Columns("Intervals", "to_s", &["window", "retransmissions"]),
-    },
+    ),
+    Plot::new(
+        "interval-transactions",
+        "Transactions per interval",
+        Series::Columns("Intervals", "to_s", &["transactions_per_second"]),
+    ),
+    Plot::new(
+        "times",
+        "Operation time per interval",
+        Series::Columns("Intervals", "to_s", &["p50_ns", "p99_ns", "max_ns"]),
+    ),
+    Plot::new(
+        "rtt",
+        "TCP round-trip time, first stream",
+        Series::Columns("Intervals", "to_s", &["rtt_ns"]),
+    ),
+    Plot::new(
+        "window",
+        "Congestion window of the first stream, retransmissions of all",
+        Series::Columns("Intervals", "to_s", &["window", "retransmissions"]),
+    ),
 ];
 
 /// Sections of all socket tests of a run.

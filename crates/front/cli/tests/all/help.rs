@@ -158,7 +158,7 @@ fn line_rates_are_on_pages_too() {
     std::fs::write(file("a.json"), run).unwrap();
     let kept = file("a.json");
     let told = |more: &[&str]| wirebench(&[&["report", "--markdown", &kept], more].concat());
-    assert!(told(&["--link-speed", "1g"]).contains("| line rate at this size | 1,488,095 pps |"));
+    assert!(told(&["--link-speed", "1g"]).contains("| line rate | 1,488,095 pps |"));
     assert!(!told(&[]).contains("line rate"));
 }
 

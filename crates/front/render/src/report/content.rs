@@ -1,23 +1,15 @@
 //! Contents of the report of one run, in reading order.
 
-use wb_model::{
-    Report, Totals, Verdict,
-    report::{CriterionReport, Rates},
-    text::written_as_toml,
-};
+use wb_model::{Report, Verdict, frames, report::CriterionReport, text::written_as_toml};
 
 use super::{
     document::{Block, Cell, Document, Mark, Outcome, Section, Table},
     engines, over_time, suite, times,
 };
 use crate::{
-    figures::{UNKNOWN, count, count_or, exact_pps, rate_bps, ratio, share, time_ns},
-    sections,
-    text::{self, rates::differs},
+    figures::{UNKNOWN, count, rate_bps, time_ns},
+    sections, text,
 };
-
-/// Maximum number of listed flows.
-const MOST_FLOWS: usize = 50;
 
 pub(super) fn document(report: &Report) -> Document {
     let mut document = Document {
@@ -30,7 +22,9 @@ pub(super) fn document(report: &Report) -> Document {
     document.section(warnings(report));
     let course = over_time::Course::of(report);
     let course = course.as_ref();
-    document.section(frames(report, course));
+    for kind in ["traffic", "devices"] {
+        document.section(jobs(report, kind, course));
+    }
     document.section(engines::bench(report));
     for section in suite::sections(report) {
         document.section(section);
@@ -38,12 +32,12 @@ pub(super) fn document(report: &Report) -> Document {
     for kind in ["load", "http", "socket", "server", "capture"] {
         document.section(jobs(report, kind, course));
     }
-    document.section(all_times(report));
+    document.section(distributions(report));
     document.section(beside(report, course));
     document.section(jobs(report, "probe", None));
     document.section(ports(report));
-    document.section(workers(report));
-    document.section(flows(report));
+    let workers = frames::workers(report);
+    document.section(sections::document::section(&[workers], None));
     document.section(environment(report));
     document.section(plan(report));
     document
@@ -170,184 +164,8 @@ fn warnings(report: &Report) -> Section {
     section
 }
 
-fn frames(report: &Report, course: Option<&over_time::Course<'_>>) -> Section {
-    let mut section = Section::new("Frames");
-    // Frames of loads and captures are in their sections.
-    if report.jobs.is_empty() && text::has_other_jobs(report) {
-        return section;
-    }
-    section.table(totals("", &[("", &report.totals)]));
-    section.table(rates(&[("", &report.rates)]).known());
-    if report.jobs.len() > 1 {
-        let mut table = Table::new(
-            "Jobs",
-            &[
-                "job",
-                "from",
-                "to",
-                ">offered",
-                ">received",
-                ">lost",
-                ">lost share",
-                ">offered rate",
-                ">received rate",
-                ">p50",
-                ">p99",
-                ">max",
-            ],
-        );
-        let time = |ns: Option<i64>| ns.map_or_else(|| UNKNOWN.to_owned(), |ns| time_ns(ns as f64));
-        let pps = |pps: Option<f64>| pps.map_or_else(|| UNKNOWN.to_owned(), exact_pps);
-        for job in &report.jobs {
-            let t = &job.totals;
-            table.row([
-                job.name.clone(),
-                job.tx.clone().unwrap_or_default(),
-                job.rx.clone().unwrap_or_default(),
-                count_or(t.offered_frames),
-                count_or(t.received_frames),
-                count_or(t.lost_frames),
-                part(t.lost_frames, t.offered_frames),
-                pps(job.rates.offered_pps),
-                pps(job.rates.received_pps),
-                time(job.latency_ns.p50),
-                time(job.latency_ns.p99),
-                time(job.latency_ns.max),
-            ]);
-        }
-        section.table(table.known());
-    }
-    if let Some(course) = course {
-        over_time::frames(&mut section, course, report);
-    }
-    section
-}
-
-fn part(part: Option<u64>, whole: Option<u64>) -> String {
-    part.zip(whole)
-        .map_or_else(|| UNKNOWN.to_owned(), |(part, whole)| share(part, whole))
-}
-
-/// Counts that a sender knows without a receiver.
-const SENT: [&str; 5] = [
-    "intended",
-    "offered (sent)",
-    "unsent",
-    "refused by the device",
-    "sent during the ramp-up",
-];
-
-/// Frames of one or more jobs, each counted once.
-fn totals(caption: &str, of: &[(&str, &Totals)]) -> Table {
-    let mut table = Table::new(caption, &["frames", ">number", ">share"]);
-    for (_, t) in of {
-        for (name, n) in [
-            ("intended", t.intended_frames),
-            ("offered (sent)", t.offered_frames),
-            ("unsent", t.unsent_frames),
-            ("refused by the device", t.refused_frames.filter(|n| *n > 0)),
-            ("sent during the ramp-up", t.ramp_frames.filter(|n| *n > 0)),
-            ("received", t.received_frames),
-            ("lost", t.lost_frames),
-            ("duplicate", t.duplicate_frames),
-            ("reordered", t.reordered_frames),
-            ("late", t.late_frames),
-            ("foreign", t.foreign_frames),
-            (
-                "foreign, with a test tag",
-                t.unplanned_frames.filter(|n| *n > 0),
-            ),
-            (
-                "foreign, from another run",
-                t.other_run_frames.filter(|n| *n > 0),
-            ),
-            (
-                "before the first received frame",
-                t.head_frames.filter(|n| *n > 0),
-            ),
-            ("dropped by the tester", t.rx_dropped_frames),
-        ] {
-            let Some(n) = n else { continue };
-            let bad = n > 0 && ["lost", "unsent", "dropped by the tester"].contains(&name);
-            let mark = if bad { Mark::Bad } else { Mark::Plain };
-            // Without tracking from end to end, received frames are not a share of the sent ones.
-            let followed = t.lost_frames.is_some() || SENT.contains(&name);
-            let (whole, of) = match name {
-                "intended" | "offered (sent)" => (None, ""),
-                "unsent" => (t.intended_frames, "intended"),
-                _ => (t.offered_frames.filter(|_| followed), "offered"),
-            };
-            let share = match whole.filter(|all| *all > 0) {
-                Some(all) => format!("{} of {of}", share(n, all)),
-                None => String::new(),
-            };
-            table.row([name.into(), Cell::marked(count(n), mark), share.into()]);
-        }
-    }
-    table
-}
-
-fn rates(of: &[(&str, &Rates)]) -> Table {
-    let mut table = Table::new(
-        "Rates",
-        &[
-            "rate",
-            ">frames",
-            ">layer 2, with FCS",
-            ">layer 1, with preamble and gap",
-        ],
-    );
-    let pps = |v: Option<f64>| v.map_or_else(|| UNKNOWN.to_owned(), exact_pps);
-    let bps = |v: Option<f64>| v.map_or_else(|| UNKNOWN.to_owned(), rate_bps);
-    for (_, r) in of {
-        for (name, frames, l2, l1) in [
-            ("intended", r.intended_pps, None, None),
-            ("offered", r.offered_pps, r.offered_l2_bps, r.offered_l1_bps),
-            (
-                "received",
-                r.received_pps,
-                r.received_l2_bps,
-                r.received_l1_bps,
-            ),
-            (
-                "while receiving",
-                r.while_receiving_pps.filter(|_| differs(r)),
-                r.while_receiving_l2_bps.filter(|_| differs(r)),
-                None,
-            ),
-            ("line rate at this size", r.line_rate_pps, None, None),
-        ] {
-            if frames.or(l2).or(l1).is_some() {
-                table.row([name.to_owned(), pps(frames), bps(l2), bps(l1)]);
-            }
-        }
-    }
-    table
-}
-
-fn all_times(report: &Report) -> Section {
-    let mut section = Section::new("Times");
-    let own = |name: &str| name.to_owned();
-    let mut rows = vec![
-        (own("latency"), &report.latency_ns),
-        (own("jitter (OSTA, RFC 4689)"), &report.jitter_ns),
-        (own("IPDV (RFC 3393)"), &report.ipdv_ns),
-        (own("PDV (RFC 5481)"), &report.pdv_ns),
-        (own("inter-arrival"), &report.inter_arrival_ns),
-    ];
-    rows.extend(
-        report
-            .inter_departure_ns
-            .as_ref()
-            .map(|s| (own("inter-departure"), s)),
-    );
-    if report.load.is_some() || report.http.is_some() || report.socket.is_some() {
-        rows.truncate(1);
-    }
-    section.table(times::table("", rows));
-    if let Some(jitter) = report.jitter_rfc3550_ns {
-        section.text(format!("RFC 3550 jitter at the end: {}.", time_ns(jitter)));
-    }
+fn distributions(report: &Report) -> Section {
+    let mut section = Section::new("Distributions of times");
     times::plots(&mut section, report);
     let clock = &report.clock;
     if !section.blocks.is_empty() {
@@ -449,86 +267,6 @@ fn ports(report: &Report) -> Section {
         }
     }
     section.table(table);
-    section
-}
-
-fn workers(report: &Report) -> Section {
-    let mut section = Section::new("Workers");
-    let mut table = Table::new(
-        "",
-        &[
-            "port",
-            ">queue",
-            "role",
-            ">CPU",
-            ">busy",
-            ">sent",
-            ">received",
-            ">stalls",
-            ">longest pause",
-        ],
-    );
-    for w in &report.workers {
-        table.row([
-            w.port.clone(),
-            w.queue.to_string(),
-            w.role.clone(),
-            w.cpu
-                .map_or_else(|| UNKNOWN.to_owned(), |cpu| cpu.to_string()),
-            ratio(w.busy),
-            count_or(w.totals.offered_frames),
-            count_or(w.totals.received_frames),
-            count(w.lateness.stalls),
-            time_ns(w.lateness.largest_gap_ns as f64),
-        ]);
-    }
-    section.table(table);
-    section
-}
-
-fn flows(report: &Report) -> Section {
-    let mut section = Section::new("Flows");
-    let mut table = Table::new(
-        "",
-        &[
-            "flow",
-            "stream",
-            ">offered",
-            ">received",
-            ">lost",
-            ">lost share",
-            ">reordered",
-            ">mean latency",
-            ">max latency",
-        ],
-    );
-    for f in report.flows.iter().take(MOST_FLOWS) {
-        let t = &f.totals;
-        table.row([
-            f.flow.to_string(),
-            f.stream.clone().unwrap_or_default(),
-            count_or(t.offered_frames),
-            count_or(t.received_frames),
-            count_or(t.lost_frames),
-            part(t.lost_frames, t.offered_frames),
-            count_or(t.reordered_frames),
-            f.latency_ns
-                .mean
-                .map_or_else(|| UNKNOWN.to_owned(), time_ns),
-            f.latency_ns
-                .max
-                .map_or_else(|| UNKNOWN.to_owned(), |ns| time_ns(ns as f64)),
-        ]);
-    }
-    section.table(table.known());
-    let more = report.flows.len().saturating_sub(MOST_FLOWS) as u64;
-    let more = more.saturating_add(report.flows_omitted);
-    if more > 0 {
-        section.text(format!(
-            "Not listed: {} more flows, which are included in the totals.",
-            count(more)
-        ));
-    }
     section
 }
 

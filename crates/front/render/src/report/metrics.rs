@@ -54,98 +54,17 @@ impl Metric {
 /// All known figures of a run.
 pub(super) fn metrics(report: &Report) -> Vec<Metric> {
     let mut list = List {
-        of: "frames".to_owned(),
+        of: String::new(),
         metrics: Vec::new(),
     };
-    let t = &report.totals;
-    let frames = |n: Option<u64>| n.map(|n| n as f64);
-    list.add(
-        "intended",
-        "frames",
-        frames(t.intended_frames),
-        Better::Neither,
-    );
-    list.add(
-        "offered",
-        "frames",
-        frames(t.offered_frames),
-        Better::Neither,
-    );
-    list.add("unsent", "frames", frames(t.unsent_frames), Better::Lower);
-    list.add(
-        "received",
-        "frames",
-        frames(t.received_frames),
-        Better::Neither,
-    );
-    list.add("lost", "frames", frames(t.lost_frames), Better::Lower);
-    let share = t.lost_frames.zip(t.offered_frames.filter(|n| *n > 0));
-    list.add(
-        "loss",
-        "share",
-        share.map(|(lost, all)| lost as f64 / all as f64),
-        Better::Lower,
-    );
-    list.add(
-        "duplicate",
-        "frames",
-        frames(t.duplicate_frames),
-        Better::Lower,
-    );
-    list.add(
-        "reordered",
-        "frames",
-        frames(t.reordered_frames),
-        Better::Lower,
-    );
-    let r = &report.rates;
-    list.add("offered rate", "pps", r.offered_pps, Better::Neither);
-    list.add("received rate", "pps", r.received_pps, Better::Higher);
-    list.add(
-        "offered throughput, layer 2",
-        "bit/s",
-        r.offered_l2_bps,
-        Better::Neither,
-    );
-    list.add(
-        "received throughput, layer 2",
-        "bit/s",
-        r.received_l2_bps,
-        Better::Higher,
-    );
-    list.of = "times".to_owned();
-    for (name, summary) in [
-        ("latency", &report.latency_ns),
-        ("jitter", &report.jitter_ns),
-        ("IPDV", &report.ipdv_ns),
-        ("PDV", &report.pdv_ns),
-    ] {
-        list.summary(name, summary);
-    }
-    for job in report.jobs.iter().filter(|_| report.jobs.len() > 1) {
-        list.of = format!("job {}", job.name);
-        list.add(
-            "offered",
-            "frames",
-            frames(job.totals.offered_frames),
-            Better::Neither,
-        );
-        list.add(
-            "received",
-            "frames",
-            frames(job.totals.received_frames),
-            Better::Neither,
-        );
-        list.add(
-            "lost",
-            "frames",
-            frames(job.totals.lost_frames),
-            Better::Lower,
-        );
-        list.summary("latency", &job.latency_ns);
-    }
-    for section in sections::all(report) {
-        list.section(&section);
+    let all = sections::all(report);
+    for section in &all {
+        let is_only = all
+            .iter()
+            .filter(|other| other.kind == section.kind)
+            .count()
+            == 1;
+        list.section(section, is_only || section.is_total);
     }
     for r in report.lb_results() {
         list.of = crate::lb::title(r.metric, r.size);
@@ -193,10 +112,10 @@ impl List {
         });
     }
 
-    /// Adds all numbers of a section.
-    fn section(&mut self, section: &Section<'_>) {
-        let of = match section.job == section.kind {
-            true => section.job.to_owned(),
+    /// Adds all numbers of a section. The section that stands for its kind is compared whatever its job is called.
+    fn section(&mut self, section: &Section<'_>, is_kind: bool) {
+        let of = match is_kind {
+            true => section.kind.to_owned(),
             false => format!("{} {}", section.kind, section.job),
         };
         for figure in &section.figures {
@@ -224,7 +143,7 @@ impl List {
                     let label = format!("{} {}", figure.title(), Summary::label(statistic));
                     if let Some(value) = value.filter(|_| times.samples > 0) {
                         let name = format!("{}_{statistic}", def.name);
-                        add(name, label, value, Better::Lower);
+                        add(name, label, value, def.better);
                     }
                 }
             } else if let Some(value) = figure.value.number() {

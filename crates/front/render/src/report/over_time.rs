@@ -7,7 +7,7 @@ use wb_model::{
 
 use super::{
     document::Section,
-    plot::{Form, Plot, Series, X, Y},
+    plot::{Plot, Series, X, Y},
 };
 
 /// More lines cannot be distinguished.
@@ -125,6 +125,11 @@ impl<'a> Course<'a> {
         Some(Series::line(called, column.values.clone()))
     }
 
+    /// A line at the same value at each moment.
+    pub(crate) fn constant(&self, called: &str, value: f64) -> Series {
+        Series::line(called, vec![Some(value); self.seconds.len()])
+    }
+
     pub(crate) fn plot(
         &self,
         name: &str,
@@ -148,110 +153,6 @@ fn short(of: &str) -> &str {
     of.split_once(' ').map_or(of, |(_, name)| name)
 }
 
-/// Frames of streams and of packet devices.
-pub(super) fn frames(section: &mut Section, course: &Course<'_>, report: &Report) {
-    for kind in ["traffic", "devices"] {
-        let title = |text: &str| match kind {
-            "devices" => format!("{text} (packet devices)"),
-            _ => text.to_owned(),
-        };
-        let jobs = course.owners("job ");
-        let jobs: Vec<&&str> = jobs
-            .iter()
-            .filter(|of| kind == "traffic" && is_of_frames(course, of))
-            .collect();
-        let both = |what: &str, factor: f64| -> Vec<Series> {
-            let mut series = Vec::new();
-            for (way, word) in [("offered", "sent"), ("received", "received")] {
-                let name = format!("{way}_{what}");
-                series.extend(course.rate_of(kind, &name, word, factor));
-                for of in &jobs {
-                    let called = format!("{word}, {}", short(of));
-                    series.extend(course.rate_of(of, &name, &called, factor));
-                }
-            }
-            series
-        };
-        let mut rates = both("frames", 1.0);
-        if let Some(line) = report
-            .rates
-            .line_rate_pps
-            .filter(|_| kind == "traffic" && jobs.is_empty())
-        {
-            let line = vec![Some(line); course.seconds.len()];
-            rates.push(Series::line("line rate", line).as_form(Form::Dashes));
-        }
-        let name = |stem: &str| format!("{kind}-{stem}");
-        let y = |label: &str, unit: &str| Y::new(label, unit);
-        section.plot(course.plot(
-            &name("rate"),
-            &title("Frames per second"),
-            y("rate", "pps"),
-            rates,
-        ));
-        if kind == "traffic" {
-            let mut flows = Vec::new();
-            for of in course.owners("flow ") {
-                flows.extend(course.rate_of(of, "received_frames", of, 1.0));
-            }
-            section.plot(course.plot(
-                &name("flows"),
-                "Frames received per second, first flows",
-                y("rate", "pps"),
-                flows,
-            ));
-        }
-        let throughput = both("octets", 8.0);
-        let heading = title("Throughput, layer 2 with FCS");
-        section.plot(course.plot(
-            &name("throughput"),
-            &heading,
-            y("throughput", "bit/s"),
-            throughput,
-        ));
-        section.plot(course.plot(
-            &name("missing"),
-            &title("In flight or lost"),
-            y("frames", ""),
-            missing(course, kind),
-        ));
-        let trouble = [
-            ("unsent_frames", "unsent"),
-            ("duplicate_frames", "duplicate"),
-            ("reordered_frames", "reordered"),
-        ];
-        let trouble = trouble
-            .iter()
-            .filter(|(name, _)| rises(course.column(kind, name)));
-        let trouble: Vec<Series> = trouble
-            .filter_map(|(name, called)| course.rate_of(kind, name, called, 1.0))
-            .collect();
-        section.plot(course.plot(
-            &name("trouble"),
-            &title("Unsent, duplicate and reordered frames"),
-            y("rate", "pps"),
-            trouble,
-        ));
-        let mut times: Vec<Series> = course
-            .mean_of(kind, "latency", "mean")
-            .into_iter()
-            .collect();
-        times.extend(
-            jobs.iter()
-                .filter_map(|of| course.mean_of(of, "latency", short(of))),
-        );
-        times.extend(course.percentiles_of(kind, "latency", ""));
-        let heading = title("Latency per interval: mean, and percentiles within 3 %");
-        section.plot(course.plot(&name("latency-course"), &heading, y("latency", "s"), times));
-    }
-}
-
-fn is_of_frames(course: &Course<'_>, of: &str) -> bool {
-    ["offered_frames", "received_frames"]
-        .iter()
-        .any(|name| course.column(of, name).is_some())
-}
-
 /// Returns true if the column has different values.
 pub(crate) fn rises(column: Option<&Column>) -> bool {
     let known = column.map(|c| c.values.iter().flatten());
@@ -259,26 +160,6 @@ pub(crate) fn rises(column: Option<&Column>) -> bool {
         let first = known.next();
         first.is_some_and(|first| known.any(|v| v != first))
     })
-}
-
-fn missing(course: &Course<'_>, kind: &str) -> Option<Series> {
-    let offered = &course.column(kind, "offered_frames")?.values;
-    let received = &course.column(kind, "received_frames")?.values;
-    let none = Vec::new();
-    let duplicate = course
-        .column(kind, "duplicate_frames")
-        .map_or(&none, |c| &c.values);
-    let missing = |(i, (offered, received)): (usize, (&Option<f64>, &Option<f64>))| {
-        let again = duplicate.get(i).copied().flatten().unwrap_or(0.0);
-        Some(((*offered)? - ((*received)? - again)).max(0.0))
-    };
-    let values = offered
-        .iter()
-        .zip(received)
-        .enumerate()
-        .map(missing)
-        .collect();
-    Some(Series::line("not received", values))
 }
 
 /// Plots of interfaces, probes and workers.

@@ -3,10 +3,14 @@
 use wb_figures::{Def, Figure, Section as Job, Show, Tone, Value};
 
 use super::{beside, is_bad, is_column, is_text, plots, shown};
+use crate::figures::count;
 use crate::report::{Block, Cell, Course, Mark, Section, Side, Table, times};
 
 /// Up to this number of jobs, each is a column; more jobs are rows.
 const MOST_COLUMNS: usize = 4;
+
+/// Maximum number of rows of a table of one job.
+const MOST_ROWS: usize = 100;
 
 /// All jobs of one kind as one section.
 pub(crate) fn section(jobs: &[Job<'_>], course: Option<&Course<'_>>) -> Section {
@@ -19,23 +23,28 @@ pub(crate) fn section(jobs: &[Job<'_>], course: Option<&Course<'_>>) -> Section 
         0..=MOST_COLUMNS => by_columns(jobs, &names),
         _ => by_rows(jobs, &names),
     });
+    let prefix = |job: &Job<'_>| match jobs.len() {
+        1 => String::new(),
+        _ => format!("{}: ", job.job),
+    };
     let times = jobs.iter().flat_map(|job| {
-        let of = |label: &str| format!("{}: {label}", job.job);
+        let of = move |label: &str| format!("{}{label}", prefix(job));
         job.times().map(move |(f, summary)| (of(f.label), summary))
     });
     section.table(times::table("Times", times));
     if let Some(course) = course {
-        plots::add(&mut section, first, course);
+        plots::add(&mut section, jobs, course);
     }
     for job in jobs {
         plots::of_tables(&mut section, job);
     }
     for at in 0..first.tables.len() {
         section.table(joined(jobs, at));
+        section.blocks.extend(not_listed(jobs, at));
     }
     for job in jobs {
         for note in &job.notes {
-            let text = format!("{}: {}", job.job, note.text);
+            let text = format!("{}{}", prefix(job), note.text);
             section.blocks.push(match note.tone {
                 Tone::Plain => Block::Text(text),
                 Tone::Bad => Block::Warning(text),
@@ -137,19 +146,34 @@ fn joined(jobs: &[Job<'_>], at: usize) -> Table {
             })
     };
     let kept: Vec<usize> = (0..own.columns.len()).filter(says).collect();
-    let mut table = Table::new(own.caption, &["job"]);
+    let of = |job: &Job<'_>| (jobs.len() > 1).then(|| Cell::from(job.job));
+    let mut table = Table::new(own.caption, &[]);
+    table
+        .head
+        .extend((jobs.len() > 1).then(|| ("job".to_owned(), Side::Left)));
     let heads = kept.iter().map(|i| &own.columns[*i]);
     table
         .head
         .extend(heads.map(|def| (def.label.to_owned(), side(def))));
     for job in jobs {
-        for row in &job.tables[at].rows {
+        for row in job.tables[at].rows.iter().take(MOST_ROWS) {
             let cells = kept.iter().map(|i| {
                 let (def, value) = (&own.columns[*i], &row[*i]);
                 Cell::marked(shown(def, value), mark(def, value))
             });
-            table.row(std::iter::once(Cell::from(job.job)).chain(cells));
+            table.row(of(job).into_iter().chain(cells));
         }
     }
     table
+}
+
+/// Sentence about the rows of all jobs that are not listed.
+fn not_listed(jobs: &[Job<'_>], at: usize) -> Option<Block> {
+    let hidden = |job: &Job<'_>| {
+        let table = &job.tables[at];
+        let hidden = u64::try_from(table.rows.len().saturating_sub(MOST_ROWS));
+        hidden.unwrap_or(u64::MAX).saturating_add(table.omitted)
+    };
+    let more = jobs.iter().map(hidden).fold(0, u64::saturating_add);
+    (more > 0).then(|| Block::Text(format!("Not listed: {} more.", count(more))))
 }

@@ -6,7 +6,7 @@ mod plots;
 pub(crate) mod text;
 
 use wb_figures::{Better, Def, Figure, Kind, Section, Show, Value};
-use wb_model::{Report, bench::probe_figures, capture, http, load, socket};
+use wb_model::{Report, bench::probe_figures, capture, frames, http, load, socket};
 
 use crate::figures::{count, share};
 
@@ -18,7 +18,13 @@ pub(crate) fn all(report: &Report) -> Vec<Section<'_>> {
     let server = socket::figures::server(report);
     let capture = capture::figures::sections(report);
     let probes = probe_figures::sections(&report.probes);
-    let jobs = load.chain(http).chain(socket).chain(server).chain(capture);
+    let frames = frames::sections(report).into_iter();
+    let jobs = frames
+        .chain(load)
+        .chain(http)
+        .chain(socket)
+        .chain(server)
+        .chain(capture);
     jobs.chain(probes).collect()
 }
 

@@ -1,8 +1,8 @@
 //! Plots over time that sections declare.
 
-use wb_figures::{Def, Section as Job, Series as Lines, Table, Unit};
+use wb_figures::{Def, Section as Job, Series as Lines, Sum, Table, Unit};
 
-use crate::report::{Course, Plot, Section, Series, X, Y, rises};
+use crate::report::{Course, Form, Plot, Section, Series, X, Y, rises};
 
 /// Adds the plots of tables of each job.
 pub(crate) fn of_tables(section: &mut Section, job: &Job<'_>) {
@@ -43,13 +43,15 @@ fn columns(table: &Table<'_>, x: &str, names: &[&str], name: &str, title: &str) 
 }
 
 /// Adds the plots of a kind: of all jobs together, and of each job that the timeline records separately.
-pub(crate) fn add(section: &mut Section, job: &Job<'_>, course: &Course<'_>) {
+pub(crate) fn add(section: &mut Section, jobs: &[Job<'_>], course: &Course<'_>) {
+    let Some(job) = jobs.first() else { return };
+    let is_single = jobs.len() == 1;
     let recorded = |of: &&str| {
         job.plots.iter().any(|plot| match plot.series {
             Lines::Rates(names) | Lines::Levels(names) => {
                 names.iter().any(|name| course.column(of, name).is_some())
             }
-            Lines::Times(_) | Lines::Columns(..) => false,
+            _ => false,
         })
     };
     let own = course.owners(&format!("{} ", job.kind));
@@ -59,7 +61,13 @@ pub(crate) fn add(section: &mut Section, job: &Job<'_>, course: &Course<'_>) {
         let over_time = over_time.filter(|plot| !matches!(plot.series, Lines::Columns(..)));
         for plot in over_time {
             let is_first = plot.name == job.plots[0].name;
-            let (y, series) = lines(job, course, of, plot.series, is_first);
+            let (y, mut series) = lines(job, course, of, plot.series, is_first);
+            let limit = job
+                .figure(plot.limit)
+                .filter(|_| is_single && of == job.kind);
+            if let Some((limit, value)) = limit.and_then(|f| Some((f, f.value.number()?))) {
+                series.push(course.constant(limit.label, value).as_form(Form::Dashes));
+            }
             let (name, title) = match of.split_once(' ') {
                 None => (format!("{of}-{}", plot.name), plot.title.to_owned()),
                 Some((_, name)) => (
@@ -94,6 +102,17 @@ fn lines(
     };
     match lines {
         Lines::Columns(..) => (Y::new("", ""), Vec::new()),
+        Lines::RatesOf(owners, name) => {
+            let owners = course.owners(owners).into_iter().filter(|_| of == job.kind);
+            let series = owners.filter_map(|of| course.rate_of(of, name, of, 1.0));
+            let symbol = unit(&[name]).unwrap_or(Unit::None).rate().1;
+            (Y::new("rate", &symbol), series.collect())
+        }
+        Lines::Rest(label, sum) => {
+            let symbol = unit(&[sum.whole]).unwrap_or(Unit::None).symbol();
+            let rest = rest(course, of, &sum).map(|values| Series::line(label, values));
+            (Y::new(&symbol, ""), rest.into_iter().collect())
+        }
         Lines::Rates(names) => {
             let (factor, symbol) = unit(names).unwrap_or(Unit::None).rate();
             let changes = |name: &&&str| rises(course.column(of, name));
@@ -124,4 +143,24 @@ fn lines(
             (Y::new("time", "s"), series.collect())
         }
     }
+}
+
+/// The whole of a sum without its known parts, at each moment; a part that is not recorded counts as 0.
+fn rest(course: &Course<'_>, of: &str, sum: &Sum) -> Option<Vec<Option<f64>>> {
+    let whole = &course.column(of, sum.whole)?.values;
+    let parts: Option<Vec<_>> = sum
+        .parts
+        .iter()
+        .map(|name| course.column(of, name))
+        .collect();
+    let parts = parts?.into_iter().map(|column| (column, -1.0));
+    let minus = sum.minus.iter().filter_map(|name| course.column(of, name));
+    let all: Vec<_> = parts.chain(minus.map(|column| (column, 1.0))).collect();
+    let values = whole.iter().enumerate().map(|(i, whole)| {
+        let parts = all
+            .iter()
+            .map(|(column, sign)| Some(sign * column.values.get(i).copied()??));
+        Some((whole.as_ref()? + parts.sum::<Option<f64>>()?).max(0.0))
+    });
+    Some(values.collect())
 }

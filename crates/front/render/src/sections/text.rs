@@ -23,7 +23,7 @@ pub(crate) fn section(page: &mut Page, section: &Section<'_>, details: bool) {
         page.line(Tone::Plain, &format!("  {name}: {value}"));
     }
     figures(page, section, details);
-    for sum in &section.sums {
+    for sum in section.sums.iter().filter(|sum| section.is_known(sum)) {
         sum_line(page, section, sum);
     }
     let times: Vec<_> = section
@@ -129,7 +129,17 @@ fn rows(page: &mut Page, own: &wb_figures::Table<'_>, details: bool) {
     }
     page.gap();
     page.table(&table.without_blank_columns(), 2, 1);
-    if let Some(more) = own.rows.len().checked_sub(most).filter(|more| *more > 0) {
-        page.line(Tone::Plain, &format!("  ... and {more} more; -v lists all"));
+    let hidden = u64::try_from(own.rows.len().saturating_sub(most)).unwrap_or(u64::MAX);
+    let hint = match (hidden, own.omitted) {
+        (0, _) => "",
+        (_, 0) => "; -v lists all",
+        _ => "; -v lists more",
+    };
+    let more = hidden.saturating_add(own.omitted);
+    if more > 0 {
+        page.line(
+            Tone::Plain,
+            &format!("  ... and {} more{hint}", count(more)),
+        );
     }
 }

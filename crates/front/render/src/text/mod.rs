@@ -2,15 +2,14 @@
 //!
 //! Each section is a file; this one puts them in order.
 
-mod counts;
 pub(crate) mod plan;
 mod ports;
-pub(crate) mod rates;
 pub mod socket;
 pub(crate) mod times;
-mod workers;
 
-use wb_model::{Lateness, Report, Verdict, criteria::CriterionLimit, report::CriterionReport};
+use wb_model::{
+    Lateness, Report, Verdict, criteria::CriterionLimit, frames, report::CriterionReport,
+};
 
 use crate::{
     figures::{count, ratio_to, significant, time_ns, trimmed},
@@ -25,10 +24,8 @@ pub struct Options {
     pub color: bool,
     /// Columns of the terminal.
     pub width: usize,
-    /// Adds streams, latency by worker, all device counters, all neighbours, clock details.
+    /// Adds streams, all flows, latency by worker, all device counters, all neighbours, clock details.
     pub verbose: bool,
-    /// Maximum number of listed flows; the rest is counted.
-    pub max_flows: usize,
 }
 
 impl Default for Options {
@@ -37,7 +34,6 @@ impl Default for Options {
             color: false,
             width: 80,
             verbose: false,
-            max_flows: 10,
         }
     }
 }
@@ -54,18 +50,8 @@ pub fn report(report: &Report, options: &Options) -> String {
     sections_of(&mut page, report, "http", options.verbose);
     sections_of(&mut page, report, "server", options.verbose);
     socket::section(&mut page, report, options.verbose);
-    for job in &report.jobs {
-        page.head(&job_title(&job.name, job.tx.as_deref(), job.rx.as_deref()));
-        let both_ends = job.tx.is_some() && job.rx.is_some();
-        counts::section(&mut page, &job.totals);
-        rates::section(&mut page, &job.rates, &job.totals, both_ends);
-        if report.jobs.len() > 1 {
-            times::brief(&mut page, &job.latency_ns);
-        }
-        if options.verbose || job.streams.len() > 1 {
-            workers::streams(&mut page, &job.streams);
-        }
-    }
+    sections_of(&mut page, report, "traffic", options.verbose);
+    sections_of(&mut page, report, "devices", options.verbose);
     sections_of(&mut page, report, "capture", options.verbose);
     crate::lb::section(&mut page, report);
     crate::suite::section(&mut page, report, options.verbose);
@@ -73,51 +59,18 @@ pub fn report(report: &Report, options: &Options) -> String {
     if report.lb_results().next().is_none() {
         sections_of(&mut page, report, "probe", options.verbose);
     }
-    let frames = !has_other_jobs(report) || !report.jobs.is_empty();
-    if report.jobs.len() != 1 && frames {
-        page.head(if report.jobs.is_empty() {
-            "counts"
-        } else {
-            match report.plan.traffic.is_empty() {
-                true => "all devices",
-                false => "all streams",
-            }
-        });
-        counts::section(&mut page, &report.totals);
-        rates::section(&mut page, &report.rates, &report.totals, true);
+    times::clock(&mut page, report, options.verbose);
+    let workers = frames::workers(report);
+    if !report.workers.is_empty() {
+        sections::text::section(&mut page, &workers, options.verbose);
     }
-    if frames {
-        times::section(&mut page, report, options.verbose);
-    }
-    workers::flows(&mut page, report, options.max_flows);
-    workers::section(&mut page, report, options.verbose);
     ports::section(&mut page, report, options.verbose);
     page.finish()
-}
-
-/// Returns true if the run has jobs other than streams and packet devices.
-pub(crate) fn has_other_jobs(report: &Report) -> bool {
-    report.plan.procedure.is_some()
-        || report.load.is_some()
-        || report.http.is_some()
-        || report.socket.is_some()
-        || report.capture.is_some()
-        || !report.captures.is_empty()
-        || !report.probes.is_empty()
 }
 
 fn sections_of(page: &mut Page, report: &Report, kind: &str, details: bool) {
     for section in sections::of_kind(report, kind) {
         sections::text::section(page, &section, details);
-    }
-}
-
-fn job_title(name: &str, tx: Option<&str>, rx: Option<&str>) -> String {
-    match (tx, rx) {
-        (Some(tx), Some(rx)) => format!("{name}: {tx} -> {rx}"),
-        (Some(tx), None) => format!("{name}: sent from {tx}"),
-        (None, Some(rx)) => format!("{name}: received at {rx}"),
-        (None, None) => name.to_owned(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Latency, jitter and delay variation, and the source of the timestamps.
+//! Tables of distributions of times, and the source of the timestamps.
 
 use wb_model::{Report, Summary};
 
@@ -7,48 +7,6 @@ use crate::{
     page::{Page, Tone},
     table::Table,
 };
-
-/// A column for each distribution that has samples, in one unit of time.
-pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
-    let departures = report.inter_departure_ns.unwrap_or_default();
-    let columns: Vec<Column> = [
-        ("latency", &report.latency_ns),
-        ("jitter", &report.jitter_ns),
-        ("IPDV", &report.ipdv_ns),
-        ("PDV", &report.pdv_ns),
-        ("inter-arrival", &report.inter_arrival_ns),
-        ("inter-departure", &departures),
-    ]
-    .into_iter()
-    .filter(|(_, s)| s.samples > 0)
-    .map(|(name, s)| Column::new(name, s))
-    .collect();
-    if !columns.is_empty() {
-        page.head(if report.jobs.len() > 1 {
-            "times, all jobs"
-        } else {
-            "times"
-        });
-        page.table(&table(&columns), 2, 1);
-    }
-    if let Some(ns) = report.jitter_rfc3550_ns {
-        if columns.is_empty() {
-            page.head("times");
-        }
-        page.item(
-            Tone::Plain,
-            "  ",
-            Tone::Plain,
-            &format!(
-                "RFC 3550 jitter at the end: {} (largest of all flows)",
-                time_ns(ns)
-            ),
-        );
-    }
-    if !columns.is_empty() || verbose {
-        clock(page, report, verbose);
-    }
-}
 
 /// Table of the named distributions that have samples.
 pub(crate) fn distributions(page: &mut Page, all: &[(&'static str, &Summary)]) {
@@ -61,27 +19,6 @@ pub(crate) fn distributions(page: &mut Page, all: &[(&'static str, &Summary)]) {
         page.gap();
         page.table(&table(&columns), 2, 1);
     }
-}
-
-/// Latency of one job on one line.
-pub(super) fn brief(page: &mut Page, latency: &Summary) {
-    if latency.samples == 0 {
-        return;
-    }
-    let column = Column::new("latency", latency);
-    let figures: Vec<String> = column
-        .cells()
-        .into_iter()
-        .filter(|(_, text)| !text.is_empty())
-        .map(|(name, text)| format!("{name} {text}"))
-        .collect();
-    page.gap();
-    page.item(
-        Tone::Plain,
-        &format!("  latency {}  ", column.unit),
-        Tone::Plain,
-        &figures.join(", "),
-    );
 }
 
 fn table(columns: &[Column]) -> Table {
@@ -178,8 +115,16 @@ fn figures(s: &Summary) -> Vec<(&'static str, Option<f64>)> {
     all
 }
 
-fn clock(page: &mut Page, report: &Report, verbose: bool) {
+/// Source of the timestamps of frames, if times were measured with them.
+pub(super) fn clock(page: &mut Page, report: &Report, verbose: bool) {
     let clock = &report.clock;
+    let times = [report.latency_ns, report.inter_arrival_ns];
+    let departures = report.inter_departure_ns.unwrap_or_default();
+    let is_measured = times.iter().chain([&departures]).any(|s| s.samples > 0);
+    if report.jobs.is_empty() || !(is_measured || verbose) {
+        return;
+    }
+    page.head("timestamps");
     let mut stamps: Vec<String> = Vec::new();
     if !clock.tx_stamp.is_empty() {
         stamps.push(format!("sent: {}", clock.tx_stamp));

@@ -180,11 +180,10 @@ fn every_part_of_a_run_has_its_place() {
         "HTTP",
         "Socket tests",
         "Capture",
-        "Times",
+        "Distributions of times",
         "Device probes",
         "Ports",
         "Workers",
-        "Flows",
         "Environment",
         "Plan",
     ] {
@@ -544,7 +543,7 @@ fn names_stay_text() {
 #[test]
 fn runs_of_different_plans_are_not_judged() {
     let (before, mut after) = (full(), full());
-    after.totals.lost_frames = Some(0);
+    after.jobs[0].totals.lost_frames = Some(0);
     let job = &mut after.plan.traffic[0];
     job.duration = Some("9s".parse().unwrap());
     job.streams[0].rate = "150kpps".parse().unwrap();
@@ -566,9 +565,10 @@ fn runs_of_different_plans_are_not_judged() {
 #[test]
 fn differences_are_marked() {
     let (before, mut after) = (full(), full());
-    after.totals.lost_frames = Some(0);
+    after.jobs[0].totals.lost_frames = Some(0);
     after.latency_ns.p99 = before.latency_ns.p99.map(|ns| 2 * ns);
-    after.rates.offered_pps = before.rates.offered_pps.map(|pps| pps * 1.001);
+    let rates = &mut after.jobs[0].rates;
+    rates.offered_pps = rates.offered_pps.map(|pps| pps * 1.001);
     after.environment.kernel = "Linux 6.2".to_owned();
     after.verdict = Verdict::Pass;
     let runs = [run("before", before), run("after", after)];
@@ -580,17 +580,17 @@ fn differences_are_marked() {
             .unwrap_or_else(|| panic!("{begin}: {text}"))
     };
     assert!(
-        row("frames", "lost").contains("**better: -1,000 frames (-100.0 %)**"),
+        row("traffic", "lost").contains("**better: -1,000 frames (-100.0 %)**"),
         "{}",
-        row("frames", "lost")
+        row("traffic", "lost")
     );
     assert!(
-        row("times", "latency p99").contains("**worse: +"),
+        row("traffic", "latency p99").contains("**worse: +"),
         "{}",
-        row("times", "latency p99")
+        row("traffic", "latency p99")
     );
-    assert!(!row("frames", "offered rate").contains("**"));
-    assert!(row("frames", "received").ends_with("| same |"));
+    assert!(!row("traffic", "offered rate").contains("**"));
+    assert!(row("traffic", "received").ends_with("| same |"));
     assert!(text.contains("before: **FAIL**") && text.contains("after: **PASS**"));
     assert!(text.contains("**Linux 6.2**"));
     let document = document(&runs);
@@ -599,9 +599,9 @@ fn differences_are_marked() {
     assert_eq!(
         names,
         [
-            "before: sent",
+            "before: offered",
             "before: received",
-            "after: sent",
+            "after: offered",
             "after: received"
         ]
     );
