@@ -199,8 +199,7 @@ impl<'a> Findings<'a> {
             .collect();
         let excuse = excuses
             .and_then(|excuses| excuses.into_iter().next())
-            .filter(|_| !report.held)
-            .map(|why| format!("{criterion}: {why}"));
+            .filter(|_| !report.held);
         (report, excuse)
     }
 
