@@ -29,7 +29,7 @@ pub enum Problem {
     #[error("unknown code {0:#04x}")]
     UnknownCode(u16),
     /// A jump leaves the program.
-    #[error("jump over {0} instructions leaves the program")]
+    #[error("a jump leaves the program (instructions to skip: {0})")]
     JumpOutside(u32),
     /// A division by the constant 0.
     #[error("division by zero")]

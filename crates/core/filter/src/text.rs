@@ -22,7 +22,7 @@ pub enum ParseError {
     },
     /// The first line announces a different number of instructions than follow.
     #[error(
-        "filter program: the first line announces {announced} instructions, but {present} follow"
+        "filter program: number of instructions: {announced} in the first line, but {present} follow"
     )]
     Count {
         /// Number in the first line.

@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use wb_figures::text::{count, ratio_to, significant, time_ns, trimmed};
 use wb_measure::Summary;
 
 use crate::{
@@ -255,6 +256,40 @@ impl CriterionLimit {
             Self::Time(time) => time.as_nanos() as f64,
             Self::Number(number) => number.as_f64(),
         }
+    }
+}
+
+/// Returns a measured value in the unit of its criterion, with enough digits to differ from the limit: `500 us` next to
+/// `p99<=500us` would not show why the criterion failed.
+#[must_use]
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
+#[allow(clippy::cast_sign_loss)]
+pub fn measured_text(criterion: &str, value: f64) -> String {
+    match criterion.parse::<Criterion>().map(|c| c.limit) {
+        Ok(CriterionLimit::Share(limit)) => {
+            let limit = limit.as_f64();
+            (2..=12)
+                .map(|places| (ratio_to(value, places), ratio_to(limit, places)))
+                .find_map(|(text, limit_text)| (text != limit_text).then_some(text))
+                .unwrap_or_else(|| ratio_to(value, 2))
+        }
+        Ok(CriterionLimit::Time(limit)) => {
+            let limit = limit.as_nanos() as f64;
+            let text = time_ns(value);
+            if value != limit && text == time_ns(limit) {
+                format!("{} us", trimmed(&significant(value / 1e3, 12)))
+            } else {
+                text
+            }
+        }
+        Ok(CriterionLimit::Number(limit)) => {
+            let (whole, limit) = (value.max(0.0).round(), limit.as_f64());
+            match limit.fract() != 0.0 || whole == limit && value != whole {
+                true => trimmed(&significant(value, 12)).to_owned(),
+                false => count(whole as u64),
+            }
+        }
+        Err(_) => significant(value, 6),
     }
 }
 
@@ -578,6 +613,23 @@ mod tests {
             "b2b>=1s",
         ] {
             assert!(text.parse::<Criterion>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_measured_value_differs_from_its_limit() {
+        for (criterion, value, text) in [
+            ("loss<=0.1%", 0.002, "0.2 %"),
+            ("loss<=0.1%", 0.001_000_01, "0.100001 %"),
+            ("loss<=0.1%", 0.001, "0.1 %"),
+            ("p99<=500us", 23_100.0, "23.1 us"),
+            ("p99<=500us", 500_123.0, "500.123 us"),
+            ("p99<=500us", 500_000.0, "500 us"),
+            ("cps>=20k", 12_345.4, "12,345"),
+            ("cps>=20k", 19_999.75, "19999.75"),
+            ("probe.drops<=0", 3.0, "3"),
+        ] {
+            assert_eq!(measured_text(criterion, value), text, "{criterion}");
         }
     }
 

@@ -11,6 +11,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use wb_figures::text::{count, time_ns};
+
+use crate::counted;
 
 /// Minimum lateness in ns. Less is ordinary scheduler noise, and no more than a batch.
 pub const LATE_NS: u64 = 1_000_000;
@@ -147,13 +150,14 @@ impl Lateness {
     /// Description of the lateness, for the end of a sentence.
     #[must_use]
     pub fn account(&self) -> String {
-        let (longest, total) = (millis(self.largest_gap_ns), millis(self.stalled_ns));
+        let longest = time_ns(self.largest_gap_ns as f64);
+        let total = time_ns(self.stalled_ns as f64);
         let mut parts = match self.stalls {
             0 => Vec::new(),
             1 => vec![format!("1 stall of {longest}")],
             n => vec![format!(
                 "{} stalls, {total} total, longest {longest}",
-                grouped(n)
+                count(n)
             )],
         };
         for (n, one, many) in [
@@ -170,36 +174,14 @@ impl Lateness {
                 "frames dropped by full receive rings",
             ),
         ] {
-            match n {
-                0 => {}
-                1 => parts.push(format!("1 {one}")),
-                n => parts.push(format!("{} {many}", grouped(n))),
+            if n > 0 {
+                parts.push(counted(count(n), one, many));
             }
         }
         match parts.is_empty() {
             true => "late reads".to_owned(),
             false => parts.join(", "),
         }
-    }
-}
-
-/// Returns a number with a comma between groups of three digits.
-fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let first = (digits.len() + 2) % 3 + 1;
-    let (mut text, mut rest) = (digits[..first].to_owned(), &digits[first..]);
-    while !rest.is_empty() {
-        text.push(',');
-        text.push_str(&rest[..3]);
-        rest = &rest[3..];
-    }
-    text
-}
-
-fn millis(ns: u64) -> String {
-    match ns / 1_000_000 {
-        0..10 => format!("{:.1} ms", ns as f64 / 1e6),
-        ms => format!("{ms} ms"),
     }
 }
 
@@ -292,14 +274,20 @@ pub fn judge_lateness(lateness: &Lateness, charge: &Charge) -> Option<String> {
         bad as f64 > borne && bad.saturating_sub(excuse) as f64 <= borne
     };
     let why = match *charge {
-        Charge::Frames { bad, borne } => excused(bad, borne, lateness.frames_at_risk())
-            .then(|| format!("this can explain all {} lost frames", grouped(bad))),
+        Charge::Frames { bad, borne } => {
+            excused(bad, borne, lateness.frames_at_risk()).then(|| {
+                format!(
+                    "this can explain {}",
+                    all_of(bad, "lost frame", "lost frames")
+                )
+            })
+        }
         Charge::Connections { bad, borne } => {
             let excuse = lateness
                 .frames_at_risk()
                 .saturating_add(lateness.exposed_connections);
             excused(bad, borne, excuse)
-                .then(|| format!("this can explain all {} failures", grouped(bad)))
+                .then(|| format!("this can explain {}", all_of(bad, "failure", "failures")))
         }
         Charge::Time {
             measured_ns,
@@ -308,7 +296,7 @@ pub fn judge_lateness(lateness: &Lateness, charge: &Charge) -> Option<String> {
             let late = lateness.stalls > 0
                 && measured_ns > limit_ns
                 && measured_ns - lateness.largest_gap_ns as f64 <= limit_ns;
-            late.then(|| format!("this can explain a time of {:.1} us", measured_ns / 1e3))
+            late.then(|| format!("this can explain a time of {}", time_ns(measured_ns)))
         }
         Charge::Rate {
             measured,
@@ -329,16 +317,19 @@ pub fn judge_lateness(lateness: &Lateness, charge: &Charge) -> Option<String> {
         Charge::Load { intended, offered } => {
             let unsent = intended.saturating_sub(offered);
             let missed = lateness.missed_departures.min(unsent);
-            (missed > 0 && missed as f64 > intended as f64 * MISSED).then(|| {
-                format!(
-                    "{} of {} intended were not sent",
-                    grouped(missed),
-                    grouped(intended)
-                )
-            })
+            (missed > 0 && missed as f64 > intended as f64 * MISSED)
+                .then(|| format!("{} of {} intended not sent", count(missed), count(intended)))
         }
     };
     why.map(|why| format!("{WAS_LATE} ({}): {why}", lateness.account()))
+}
+
+/// Returns a number after "all", with its noun: "all 5 failures". One is "the failure".
+fn all_of(n: u64, one: &str, many: &str) -> String {
+    match n {
+        1 => format!("the {one}"),
+        n => format!("all {} {many}", count(n)),
+    }
 }
 
 /// Lateness of a run, and its possible effect.
@@ -452,7 +443,7 @@ mod tests {
         let reason = judge_lateness(&late(480), &lost(480, 0.0)).unwrap();
         assert!(
             reason.starts_with(
-                "the tester was late (1 stall of 80 ms, 480 departures late in bursts)"
+                "the tester was late (1 stall of 80.0 ms, 480 departures late in bursts): this can explain all 480 lost frames"
             ),
             "{reason}"
         );
@@ -465,6 +456,23 @@ mod tests {
         assert_eq!(judge_lateness(&late(480), &lost(0, 0.0)), None);
         // A stall without effect is reported and explains nothing.
         assert_eq!(judge_lateness(&late(0), &lost(1, 0.0)), None);
+    }
+
+    #[test]
+    fn one_failure_is_singular_and_times_have_three_digits() {
+        let lateness = Lateness {
+            stalls: 2,
+            largest_gap_ns: 168_700_000,
+            stalled_ns: 1_641_000_000,
+            exposed_connections: 1,
+            dropped_reads: 1,
+            ..Lateness::default()
+        };
+        let failed = Charge::Connections { bad: 1, borne: 0.0 };
+        assert_eq!(
+            judge_lateness(&lateness, &failed).unwrap(),
+            "the tester was late (2 stalls, 1.64 s total, longest 169 ms, 1 frame dropped by full receive rings): this can explain the failure"
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@
 pub mod bench;
 pub mod capture;
 mod cause_text;
+mod counted;
 pub mod criteria;
 pub mod device;
 pub mod figures;
@@ -35,6 +36,7 @@ pub mod validate;
 pub mod vary;
 
 pub use cause_text::cause_text;
+pub use counted::counted;
 pub use criteria::Criterion;
 pub use http::HttpJob;
 pub use kinds::JobKind;

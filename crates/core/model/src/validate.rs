@@ -10,6 +10,7 @@ use std::{
 
 use crate::{
     capture::{CaptureJob, Direction},
+    counted,
     device::DeviceConfig,
     plan::{Extension, Plan, Proto, Stream, TagKind, TrafficJob},
     stream::{MAX_FLOWS, PAST_LAST_FLOW},
@@ -193,7 +194,8 @@ impl Plan {
             self.first_flow.is_some() && self.procedure.is_some() =>
                 "first_flow", "cannot be set in a benchmark; each trial has its first flow";
             self.first_flow.is_some_and(|first| u64::from(first) + total.max(1) > u64::from(PAST_LAST_FLOW)) =>
-                "first_flow", "too high for {total} flow(s): the highest flow number is {}", PAST_LAST_FLOW - 1;
+                "first_flow", "too high for {}: the highest flow number is {}",
+                counted(total, "flow", "flows"), PAST_LAST_FLOW - 1;
         }
         if found.problems.is_empty() {
             Ok(found.warnings)
@@ -268,7 +270,7 @@ impl Plan {
                 !(1..=64).contains(&port.workers) =>
                     &place, "workers must be between 1 and 64, got {}", port.workers;
                 !port.cpus.is_empty() && port.cpus.len() != port.workers as usize =>
-                    &place, "{} CPUs for {} workers; give one CPU per worker", port.cpus.len(), port.workers;
+                    &place, "give one CPU per worker ({}), got {}", port.workers, port.cpus.len();
             }
         }
     }
@@ -450,7 +452,7 @@ impl Plan {
             rules! { found:
                 answers != 0 && answers != port.workers as usize =>
                     &format!("{place}, worker_answers"),
-                    "{answers} answers for {} workers of the port; give one answer per worker", port.workers;
+                    "give one answer per worker of the port ({}), got {answers}", port.workers;
             }
         }
     }

@@ -63,7 +63,7 @@ pub enum FormatProblem {
         known: u16,
     },
     /// A packet of an interface that is not described in its section.
-    #[error("packet of interface {id}, but the section describes {known} interfaces")]
+    #[error("packet of interface {id}; interfaces that the section describes: {known}")]
     UnknownInterface {
         /// Interface number in the packet.
         id: u32,

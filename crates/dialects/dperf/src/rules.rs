@@ -236,7 +236,7 @@ impl RuleChecker<'_> {
             count > 1 && c.is_client() => PayloadMany [payload_size],
                 "{count} payload sizes in client mode", "one";
             count > 1 && !c.is_client() && count != cpus => PayloadCount [payload_size cpu],
-                "{count} payload sizes for {cpus} CPUs", "one, or one for each CPU";
+                "payload sizes: {count}, CPUs: {cpus}", "one, or one for each CPU";
             count > 0 && c.payload_file.is_some() => PayloadBoth [payload_file payload_size],
                 "payload_size and payload_file", "one of the two";
         }
@@ -286,7 +286,7 @@ impl RuleChecker<'_> {
             cpus == 0 => Cpu [cpu], "no cpu line", "cpu N|A-B …";
             ports == 0 => Port [port], "no port line", "port DEVICE IP GATEWAY [MAC]";
             ports > 0 && !cpus.is_multiple_of(ports) => CpuPortRatio [cpu port],
-                "{cpus} CPUs for {ports} ports", "a multiple of the number of ports";
+                "CPUs: {cpus}, ports: {ports}", "a multiple of the number of ports";
         }
     }
 
@@ -295,16 +295,16 @@ impl RuleChecker<'_> {
         let (vxlans, ports, queues) = (c.vxlans.len(), c.ports.len(), c.queues());
         rules! { self:
             vxlans > 0 && vxlans != ports => VxlanCount [vxlan port],
-                "{vxlans} vxlan lines for {ports} ports", "one for each port";
+                "vxlan lines: {vxlans}, ports: {ports}", "one for each port";
         }
         for (n, tunnel) in c.vxlans.iter().enumerate() {
             let line = self.line("vxlan", n);
             let (locals, remotes) = (tunnel.local_count, tunnel.remote_count);
             rules! { self:
                 usize::from(locals) != queues => VxlanLocal [vxlan cpu port] at line,
-                    "{locals} local tunnel addresses for {queues} queues", "one for each queue of the port";
+                    "local tunnel addresses: {locals}, queues: {queues}", "one for each queue of the port";
                 remotes != 1 && usize::from(remotes) != queues => VxlanRemote [vxlan cpu port] at line,
-                    "{remotes} remote tunnel addresses for {queues} queues",
+                    "remote tunnel addresses: {remotes}, queues: {queues}",
                     "1, or one for each queue of the port";
                 tunnel.local.is_ipv6() || tunnel.remote.is_ipv6() => Family [vxlan] at line,
                     "a tunnel over IPv6", "IPv4 tunnel addresses";
@@ -372,10 +372,10 @@ impl RuleChecker<'_> {
         rules! { self:
             clients == 0 => Ranges [client], "no client line", "client IP COUNT";
             clients > 0 && c.is_client() && ports > 0 && clients != ports => Ranges [client port],
-                "{ports} port lines, but {clients} client lines", "one for each port";
+                "port lines: {ports}, client lines: {clients}", "one for each port";
             servers == 0 => Ranges [server], "no server line", "server IP COUNT";
             servers > 0 && ports > 0 && servers != ports => Ranges [server port],
-                "{ports} port lines, but {servers} server lines", "one for each port";
+                "port lines: {ports}, server lines: {servers}", "one for each port";
         }
     }
 
@@ -394,7 +394,7 @@ impl RuleChecker<'_> {
                 let (line, count) = (self.line("server", n), range.len());
                 rules! { self:
                     count != queues as u64 => Steering [server cpu port rss flood] at line,
-                        "{count} server addresses for {queues} CPUs of the port", "one for each, or rss";
+                        "server addresses: {count}, CPUs of the port: {queues}", "one for each, or rss";
                 }
             }
         }
@@ -420,7 +420,7 @@ impl RuleChecker<'_> {
             !c.vxlans.is_empty() => ChangeDipVxlan [change_dip vxlan],
                 "change_dip with vxlan", "one of the two";
             count < cpus as u64 => ChangeDipCount [change_dip cpu],
-                "{count} change_dip addresses for {cpus} CPUs", "at least one for each CPU";
+                "change_dip addresses: {count}, CPUs: {cpus}", "at least one for each CPU";
         }
         let v6 = c.is_ipv6();
         if let Some(n) = c.change_dip.iter().position(|d| d.first.is_ipv6() != v6) {

@@ -11,7 +11,7 @@ pub mod suite;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use wb_model::{Plan, PortPlan, Report, bench::BenchLive};
+use wb_model::{Plan, PortPlan, Report, bench::BenchLive, counted};
 
 /// Environment of a procedure: trials, the device's counters, and time.
 pub trait Bench {
@@ -72,6 +72,12 @@ pub enum CutReason {
     Signal,
     /// A fault, as text.
     Fault(String),
+}
+
+/// Returns the text about frames that the tester's ports dropped, for reasons and notes.
+pub(crate) fn dropped_by_tester(frames: u64) -> String {
+    let frames = counted(frames, "frame", "frames");
+    format!("the tester's ports dropped {frames}")
 }
 
 /// Reason for the end of a benchmark.

@@ -47,7 +47,7 @@ use self::{
     shape::{TargetJob, TrialAmount},
     tester::{RemainingWork, Tester},
 };
-use crate::{Bench, BenchEnd};
+use crate::{Bench, BenchEnd, dropped_by_tester};
 
 /// Time for measuring the tester's own ceiling, in each of two trials.
 const CEILING: Duration = Duration::from_millis(500);
@@ -374,8 +374,8 @@ impl<'a, B: Bench> RunningSuite<'a, B> {
         known.maximum = limit.or(known.ceiling).unwrap_or(f64::INFINITY);
         if judged.trial.outcome == TrialOutcome::NotRead {
             self.warnings.insert(format!(
-                "the tester's ports dropped {} frames at the tester's highest rate",
-                judged.trial.nic_drops
+                "{} at the tester's highest rate",
+                dropped_by_tester(judged.trial.nic_drops)
             ));
         }
         Ok(())

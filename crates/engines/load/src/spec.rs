@@ -340,8 +340,7 @@ impl SpecBuilder<'_> {
                 (1, true) => ends.first(),
                 (n, _) if worker < n => ends.nth(worker),
                 (n, _) => {
-                    let what =
-                        format!("must be one address per worker, got {n} for {workers} workers");
+                    let what = format!("must be one address per worker ({workers}), got {n}");
                     return Err(self.spec_error(key, what));
                 }
             };
@@ -572,9 +571,9 @@ impl SpecBuilder<'_> {
         }
         if pool.len() != place.workers {
             let what = format!(
-                "needs one address per worker, got {} for {} workers",
-                pool.len(),
-                place.workers
+                "needs one address per worker ({}), got {}",
+                place.workers,
+                pool.len()
             );
             return Err(self.spec_error("server_per_worker", what));
         }
@@ -677,7 +676,7 @@ impl SpecBuilder<'_> {
                 let (n, workers) = (answers.len(), self.place.workers);
                 self.spec_error(
                     "worker_answers",
-                    format!("needs one answer per worker, got {n} for {workers} workers"),
+                    format!("needs one answer per worker ({workers}), got {n}"),
                 )
             })?,
         };

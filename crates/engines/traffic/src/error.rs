@@ -81,7 +81,7 @@ pub enum CompileError {
     },
     /// Fewer flows than workers: some worker would have none.
     #[error(
-        "{stream}: {flows} flows are too few for {workers} workers; each worker needs at least one"
+        "{stream}: {workers} workers need at least {workers} flows, one for each worker; got {flows}"
     )]
     Flows {
         /// Name of the stream.

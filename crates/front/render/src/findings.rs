@@ -91,5 +91,5 @@ pub fn text(findings: &[Finding], color: bool, width: usize) -> String {
 }
 
 fn plural(n: usize, word: &str) -> String {
-    format!("{n} {word}{}", if n == 1 { "" } else { "s" })
+    wb_model::counted(n, word, &format!("{word}s"))
 }

@@ -1,8 +1,8 @@
 //! Report as JUnit XML, for build servers.
 //!
 //! There is a test suite for each benchmark, with a test case for each test at each size; one for the criteria; and
-//! one for the run itself. A missed criterion is a failure, and a case without a measurement is skipped. A case
-//! without a statement about the device is an error: the tester fell short, or the run was aborted.
+//! one for the run itself. A criterion that was not met is a failure, and a test that was not measured is skipped. A case
+//! without a statement about the device is an error: the tester was the limit, or the run ended early.
 
 use std::fmt::Write as _;
 
@@ -175,7 +175,7 @@ fn criteria(report: &Report) -> Vec<Case> {
                 true => Came::Well,
                 // If the run says nothing about the device, neither do the criteria.
                 false if report.verdict == Verdict::Invalid => {
-                    Came::Error(format!("{measured}; {}", report.reason))
+                    Came::Error(format!("{measured}; the run is invalid: {}", report.reason))
                 }
                 false => Came::Failure(measured.clone()),
             },
@@ -223,20 +223,15 @@ fn benchmarks(report: &Report) -> Vec<Cases> {
 }
 
 fn of_balancer(r: &LbResult) -> Case {
-    let limit = r.limit.map(|limit| lb::load(r.metric, limit));
     Case {
         name: lb::title(r.metric, r.size),
         seconds: r.trials.iter().map(|t| t.seconds).sum(),
-        came: match (&r.late, &limit) {
+        came: match (&r.late, r.limit) {
             (Some(late), _) => Came::Error(late.clone()),
             (None, None) => Came::Failure("no tested load passed".to_owned()),
             (None, Some(_)) => Came::Well,
         },
-        out: format!(
-            "limit {}, limited by {}",
-            limit.as_deref().unwrap_or("none"),
-            lb::limited_by(r.limited_by)
-        ),
+        out: format!("limit: {}; limited by: {}", lb::limit(r), lb::by(r)),
     }
 }
 
@@ -274,11 +269,14 @@ fn came(report: &Report, r: &SuiteResult) -> Came {
             Came::Error(why("nothing was forwarded"))
         }
         _ if r.has_failed() => Came::Failure(why(match r.test {
-            SuiteTest::Recovery => "no recovery by the end of at least one trial",
+            SuiteTest::Recovery => {
+                "the device had not recovered at the end of at least one repetition"
+            }
             SuiteTest::Reset => "the device did not resume forwarding",
             _ => "nothing was forwarded",
         })),
-        _ if r.is_unjudged() || r.is_partly_void() => Came::Error(why("valid trials are missing")),
+        _ if r.is_unjudged() => Came::Error(why("no valid trials")),
+        _ if r.is_partly_void() => Came::Error(why("some trials are void")),
         _ => Came::Well,
     }
 }

@@ -77,7 +77,7 @@ pub(crate) fn trial(metric: LbMetric, trial: &LbTrial) -> String {
 }
 
 /// Value of the limit.
-fn limit(result: &LbResult) -> String {
+pub(crate) fn limit(result: &LbResult) -> String {
     let Some(limit) = result.limit else {
         let word = if result.late.is_some() {
             "invalid"
@@ -119,7 +119,8 @@ pub(crate) const fn limited_by(limit: LbLimit) -> &'static str {
     }
 }
 
-fn by(result: &LbResult) -> String {
+/// Limiting component, with the words of the text report.
+pub(crate) fn by(result: &LbResult) -> String {
     match result.limited_by {
         _ if result.late.is_some() => "tester (late)".to_owned(),
         LbLimit::Device => "device".to_owned(),

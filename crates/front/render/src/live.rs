@@ -3,6 +3,7 @@
 use wb_model::{
     Phase, Snapshot,
     bench::{BenchLive, EndedTrial},
+    counted,
     http::HttpLive,
     load::LoadLive,
     socket::SocketLive,
@@ -207,8 +208,8 @@ fn requests(http: &HttpLive, phase: Phase, layout: Layout) -> Vec<String> {
     let t = &http.totals;
     let failed = t.failed.sum() + t.refused_connections.sum();
     if phase == Phase::Done {
-        let (responses, failed) = (count(t.completed), count(failed));
-        return vec![format!("{responses} responses, {failed} failed")];
+        let responses = counted(count(t.completed), "response", "responses");
+        return vec![format!("{responses}, {} failed", count(failed))];
     }
     let whole = |n: f64| count(n.round() as u64);
     let mut parts = vec![

@@ -25,6 +25,7 @@ use wb_machine::{
 use wb_model::{
     CaptureLive, Driver, JobKind, Phase, Plan, PortPlan, Snapshot, Totals,
     capture::{CaptureJob, CaptureOutput, Direction, Stamps},
+    counted,
     timeline::Row,
 };
 use wb_packet::{Fanout, FilterOp, PacketOptions};
@@ -476,12 +477,12 @@ fn check_realtime(job: &CaptureJob, readers: u64) -> Result<(), StartError> {
         return Err(StartError::stream(
             "capture",
             format!(
-                "too many real-time readers: {readers}{} on {cpus} CPUs leave no CPU for the rest",
-                if job.busy {
-                    " busy-polling readers"
-                } else {
-                    ""
-                }
+                "too many real-time readers: {} on {}; no CPU is left for the rest",
+                match job.busy {
+                    true => counted(readers, "busy-polling reader", "busy-polling readers"),
+                    false => readers.to_string(),
+                },
+                counted(cpus, "CPU", "CPUs")
             ),
         ));
     }

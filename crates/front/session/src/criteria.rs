@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wb_model::{
     Criterion, Plan, Summary, Totals,
-    criteria::{Bound, Metric},
+    criteria::{Bound, Metric, measured_text},
     http::{self, HttpJobReport},
     lateness::MISSED,
     load::{self, LoadJobReport},
@@ -182,9 +182,23 @@ impl Shortfall {
 /// Returns why criteria that hold say nothing about the device, if part of the sending time was lost at full speed. No
 /// count shows that loss; the criteria hold only because less was offered.
 pub(crate) fn held_of_less(plan: &Plan, judged: &[Judged], cause: &str) -> Option<String> {
-    let spared = judged.iter().any(|j| j.is_easier_with_less(judged));
-    (!plan.allow_unsent && spared)
-        .then(|| format!("criteria met only because less was offered: {cause}"))
+    let easier = judged.iter().filter(|j| j.is_easier_with_less(judged));
+    let spared: Vec<String> = easier.map(|j| with_value(&j.report)).collect();
+    (!plan.allow_unsent && !spared.is_empty()).then(|| {
+        format!(
+            "criteria met only because less was offered: {}; limited by {cause}",
+            spared.join(", ")
+        )
+    })
+}
+
+/// Returns a criterion with its measured value: `loss<=0.1% (measured 0.2 %)`.
+pub(crate) fn with_value(judged: &CriterionReport) -> String {
+    let criterion = &judged.criterion;
+    match judged.measured {
+        Some(value) => format!("{criterion} (measured {})", measured_text(criterion, value)),
+        None => format!("{criterion} (no data)"),
+    }
 }
 
 /// Compares the measured value with the criterion. A criterion without a measured value does not hold.
@@ -409,7 +423,12 @@ mod tests {
             let judged = judge(&plan, |_| Figures::default());
             held_of_less(&plan, &judged, "the link")
         };
-        assert!(said(&["loss<=0%"], false).is_some());
+        assert_eq!(
+            said(&["loss<=0%", "pps>=1"], false).as_deref(),
+            Some(
+                "criteria met only because less was offered: loss<=0% (no data); limited by the link"
+            )
+        );
         for criteria in [&[][..], &["pps>=1"], &["loss<=0%", "unsent<=70%"]] {
             assert_eq!(said(criteria, false), None, "{criteria:?}");
         }

@@ -17,7 +17,7 @@ use wb_http::{
     Script, ThreadTask,
 };
 use wb_model::{
-    JobKind, Phase, Plan, Snapshot,
+    JobKind, Phase, Plan, Snapshot, counted,
     http::{HttpJob, HttpLive, HttpTotals, HttpUrl, HttpVersion, ServerAddress},
     timeline::Row,
 };
@@ -508,7 +508,8 @@ impl Engine for Https {
         }
         if let Some(n @ 1..) = syns {
             settled.warnings.push(format!(
-                "{n} SYN retransmits in this network namespace: SYNs were lost, or the server still had the previous connection of the port; connect times include the wait"
+                "{} in this network namespace: SYNs were lost, or the server still had the previous connection of the port; connect times include the wait",
+                counted(n, "SYN retransmit", "SYN retransmits")
             ));
         }
         settled.warnings.splice(0..0, self.warnings.drain(..));

@@ -15,7 +15,7 @@ use wb_machine::{
     netns,
 };
 use wb_model::{
-    Driver,
+    Driver, counted,
     plan::{Plan, PortPlan, SendWay, XdpMode},
     report::{PortReport, PortUser},
     units::Mac,
@@ -431,9 +431,9 @@ fn check_xdp_workers(port: &PortPlan, used: Use, interface: &Interface) -> Resul
     Err(PortError::Unsupported {
         port: interface.port.clone(),
         what: format!(
-            "{n} workers need {n} {kind} queues with xdp:, but {most} {are} enabled; {switch}, or use packet:",
+            "{n} workers need {n} {kind} queues with xdp:, but {enabled} enabled; {switch}, or use packet:",
             switch = interface.switch_on(n.into()),
-            are = if most == 1 { "is" } else { "are" },
+            enabled = counted(most, "is", "are"),
         ),
     })
 }
@@ -894,9 +894,9 @@ pub(crate) fn capture_xdp_options(
     }
     if port.workers as usize > queues.len() {
         return refuse(format!(
-            "{} readers for {} receive queues: each queue has one reader",
-            port.workers,
-            queues.len()
+            "{} for {}: each queue has one reader",
+            counted(port.workers, "reader", "readers"),
+            counted(queues.len(), "receive queue", "receive queues")
         ));
     }
     let memory = total_memory();
@@ -1010,8 +1010,8 @@ pub(crate) fn open_virtual(
         return Err(PortError::Input {
             port: port.locator.to_string(),
             what: format!(
-                "has {} queue, but {} workers were requested",
-                queues.len(),
+                "has {}, but {} workers were requested",
+                counted(queues.len(), "queue", "queues"),
                 port.workers
             ),
         }

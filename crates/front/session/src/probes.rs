@@ -15,6 +15,7 @@ use wb_machine::probe::{Probe, Sample as Reading};
 use wb_model::{
     JobKind, Phase, Plan, ProbeLive, Snapshot,
     bench::{ProbePlan, ProbeReport},
+    counted,
     criteria::Metric,
     timeline::Row,
 };
@@ -158,7 +159,7 @@ impl Record {
         let (name, (from, to)) = self.fell.first_key_value()?;
         let others = match self.fell.len() - 1 {
             0 => String::new(),
-            n => format!(" (and {n} more counters)"),
+            n => format!(" (and {})", counted(n, "more counter", "more counters")),
         };
         Some(format!(
             "probe {}: {name} fell from {from} to {to}{others}: reset during the run, so the increase is unknown",
@@ -256,8 +257,8 @@ fn check_counters(plan: &Plan, watched: &[Watched]) -> Result<(), StartError> {
                 names.sort_by_key(|other| std::cmp::Reverse(shared(other, name)));
                 names.truncate(8);
                 format!(
-                    "{} counters exist, such as {}",
-                    known.len(),
+                    "{}, such as {}",
+                    counted(known.len(), "counter exists", "counters exist"),
                     names.join(", ")
                 )
             }

@@ -2,7 +2,7 @@
 
 use wb_figures::{Section, Value};
 use wb_measure::{Histogram, Measurement};
-use wb_model::{Totals, timeline::Distribution};
+use wb_model::{Totals, counted, timeline::Distribution};
 
 use crate::engine::Times;
 
@@ -63,33 +63,61 @@ pub(crate) fn share(part: u64, whole: u64) -> f64 {
     }
 }
 
+/// Returns a number of frames with its noun.
+pub(crate) fn counted_frames(n: u64) -> String {
+    counted(n, "frame", "frames")
+}
+
+/// Returns a number of connections with its noun.
+pub(crate) fn counted_connections(n: u64) -> String {
+    counted(n, "connection", "connections")
+}
+
+/// Returns a number of requests with its noun.
+pub(crate) fn counted_requests(n: u64) -> String {
+    counted(n, "request", "requests")
+}
+
 pub(crate) fn measurement_warnings(m: &Measurement, warnings: &mut Vec<String>) {
     let c = m.counters;
-    let mut warn = |n: u64, text: &str| {
+    let found = [
+        (
+            c.beyond_window_frames,
+            ("frame", "frames"),
+            "arrived too late to be distinguished from duplicates: counted as duplicates, and loss may be overstated by as many",
+        ),
+        (
+            c.clock_error_frames,
+            ("frame", "frames"),
+            "arrived before the send time, without a latency (are the clocks of both ends synchronised?)",
+        ),
+        (
+            c.untracked_frames,
+            ("frame", "frames"),
+            "of flows that did not fit into the flow table: counted but not tracked",
+        ),
+        (
+            m.split_flows() as u64,
+            ("flow was", "flows were"),
+            "spread over several receive queues or workers; duplicates and reordering between the queues are not detected",
+        ),
+        (
+            m.latency.clamped(),
+            ("latency", "latencies"),
+            "above 73 minutes, recorded as 73 minutes",
+        ),
+    ];
+    for (n, (one, many), what) in found {
         if n > 0 {
-            warnings.push(format!("{n} {text}"));
+            warnings.push(format!("{} {what}", counted(n, one, many)));
         }
-    };
-    warn(
-        c.beyond_window_frames,
-        "frames arrived too late to be distinguished from duplicates; they count as duplicates, and loss may be overstated by as many",
-    );
-    warn(
-        c.clock_error_frames,
-        "frames arrived before their send time and have no latency (are the clocks of both ends synchronised?)",
-    );
-    warn(
-        c.untracked_frames,
-        "frames belong to flows that did not fit into the flow table; they are counted but not tracked",
-    );
-    warn(
-        m.split_flows() as u64,
-        "flows were spread over several receive queues or workers; duplicates and reordering between them are not detected",
-    );
-    warn(
-        m.latency.clamped(),
-        "latencies exceeded 73 minutes and are recorded as 73 minutes",
-    );
+    }
+}
+
+/// Returns the reason for lost frames that stalls of the tester can explain.
+pub(crate) fn stalls_explain(lost: u64) -> String {
+    let lost = counted(lost, "lost frame", "lost frames");
+    format!("stalls can explain {lost}")
 }
 
 /// Returns why a run that was meant to send is no measurement: nothing was sent.
@@ -103,15 +131,21 @@ pub(crate) fn nothing_arrived(totals: &Totals) -> Option<String> {
     match totals.offered_frames {
         None => (received + totals.foreign_frames.unwrap_or(0) == 0)
             .then(|| "nothing arrived".to_owned()),
-        Some(sent) => (received == 0 && sent > 0)
-            .then(|| format!("nothing arrived: {sent} frames were sent, 0 received")),
+        Some(sent) => (received == 0 && sent > 0).then(|| {
+            let sent = counted(sent, "frame was", "frames were");
+            format!("nothing arrived: {sent} sent, 0 received")
+        }),
     }
 }
 
 /// Returns a warning about error responses.
 pub(crate) fn error_responses(errors: u64, all: u64) -> Option<String> {
     (errors > 0).then(|| {
-        format!("{errors} of {all} responses have a 4xx or 5xx status (criterion: errors<=0)")
+        let have = if errors == 1 { "has" } else { "have" };
+        format!(
+            "{errors} of {} {have} a 4xx or 5xx status (criterion: errors<=0)",
+            counted(all, "response", "responses")
+        )
     })
 }
 
@@ -122,5 +156,34 @@ pub(crate) fn signal_name(n: i32) -> String {
         14 => "SIGALRM".to_owned(),
         15 => "SIGTERM".to_owned(),
         n => format!("signal {n}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_singular() {
+        let totals = |sent| Totals {
+            offered_frames: Some(sent),
+            received_frames: Some(0),
+            ..Totals::default()
+        };
+        for (sent, text) in [
+            (1, "nothing arrived: 1 frame was sent, 0 received"),
+            (50, "nothing arrived: 50 frames were sent, 0 received"),
+        ] {
+            assert_eq!(nothing_arrived(&totals(sent)).as_deref(), Some(text));
+        }
+        for (errors, all, begin) in [
+            (1, 1, "1 of 1 response has a "),
+            (1, 20, "1 of 20 responses has a "),
+            (20, 20, "20 of 20 responses have a "),
+        ] {
+            let text = error_responses(errors, all).unwrap();
+            assert!(text.starts_with(begin), "{text}");
+        }
+        assert_eq!(stalls_explain(1), "stalls can explain 1 lost frame");
     }
 }

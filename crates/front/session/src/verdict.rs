@@ -14,7 +14,7 @@
 
 use wb_model::{Verdict, report::CriterionReport};
 
-use crate::{End, settle::signal_name};
+use crate::{End, criteria::with_value, settle::signal_name};
 
 /// Facts that decide the verdict in addition to the end of the run and its criteria.
 #[derive(Clone, Debug, Default)]
@@ -47,9 +47,9 @@ pub(crate) fn verdict(
     evidence: Evidence,
 ) -> (Verdict, String) {
     let unmet: Vec<&CriterionReport> = criteria.iter().filter(|c| !c.held).collect();
-    let names: Vec<&str> = unmet.iter().map(|c| c.criterion.as_str()).collect();
+    let names: Vec<String> = unmet.iter().map(|c| with_value(c)).collect();
     let not_held = (!names.is_empty()).then(|| format!("criteria not met: {}", names.join(", ")));
-    let failure = not_held.or(evidence.broken);
+    let failure = not_held.clone().or(evidence.broken);
     // 1 and 2
     let early = match end {
         End::Fault(text) => Some(format!("ended by an error: {text}")),
@@ -81,8 +81,12 @@ pub(crate) fn verdict(
             return (Verdict::Fail, after_end(failure));
         }
     }
-    // 5
-    if let Some(reason) = evidence.excuse.or(void) {
+    // 5. The excuse is about the failed criteria, so the reason names them, too.
+    if let Some(excuse) = evidence.excuse {
+        let reasons: Vec<String> = [Some(excuse), not_held].into_iter().flatten().collect();
+        return (Verdict::Invalid, reasons.join("; "));
+    }
+    if let Some(reason) = void {
         return (Verdict::Invalid, reason);
     }
     // 6 and 7
@@ -182,7 +186,7 @@ mod tests {
                 endless(),
                 Incomplete,
                 4,
-                "ended by an error: x; criteria not met: loss<=0%",
+                "ended by an error: x; criteria not met: loss<=0% (measured 50 %)",
             ),
             (
                 fault(),
@@ -207,7 +211,7 @@ mod tests {
                 defect(),
                 Incomplete,
                 143,
-                "ended early by SIGTERM; criteria not met: loss<=0%; sums",
+                "ended early by SIGTERM; criteria not met: loss<=0% (measured 50 %); sums",
             ),
             (
                 End::Signal(2),
@@ -221,14 +225,21 @@ mod tests {
             (done(), &None, defect(), Invalid, 3, "sums"),
             (done(), &failed, all(), Invalid, 3, "sums"),
             // 4
-            (done(), &failed, no(), Fail, 1, "criteria not met: loss<=0%"),
+            (
+                done(),
+                &failed,
+                no(),
+                Fail,
+                1,
+                "criteria not met: loss<=0% (measured 50 %)",
+            ),
             (
                 done(),
                 &failed,
                 nothing(),
                 Fail,
                 1,
-                "criteria not met: loss<=0%",
+                "criteria not met: loss<=0% (measured 50 %)",
             ),
             (
                 done(),
@@ -236,9 +247,16 @@ mod tests {
                 short(),
                 Fail,
                 1,
-                "criteria not met: loss<=0%",
+                "criteria not met: loss<=0% (measured 50 %)",
             ),
-            (done(), &blank, no(), Fail, 1, "criteria not met: loss<=0%"),
+            (
+                done(),
+                &blank,
+                no(),
+                Fail,
+                1,
+                "criteria not met: loss<=0% (no data)",
+            ),
             (done(), &None, broken(), Fail, 1, "5 frames were lost"),
             (
                 End::Signal(2),
@@ -246,10 +264,17 @@ mod tests {
                 endless(),
                 Fail,
                 130,
-                "ended by SIGINT; criteria not met: loss<=0%",
+                "ended by SIGINT; criteria not met: loss<=0% (measured 50 %)",
             ),
             // 5
-            (done(), &failed, excuse(), Invalid, 3, "stalls"),
+            (
+                done(),
+                &failed,
+                excuse(),
+                Invalid,
+                3,
+                "stalls; criteria not met: loss<=0% (measured 50 %)",
+            ),
             (done(), &held, excuse(), Invalid, 3, "stalls"),
             (done(), &None, nothing(), Invalid, 3, "nothing arrived"),
             (done(), &held, nothing(), Invalid, 3, "nothing arrived"),

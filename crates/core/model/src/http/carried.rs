@@ -154,8 +154,8 @@ impl Plan {
             if let Some(port) = self.ports.iter().find(|port| port.name == name) {
                 rules! { found:
                     job.connections < port.workers =>
-                        "http", "{} connections for {} workers of the port; each worker needs at least one",
-                        job.connections, port.workers;
+                        "http", "each worker of the port needs at least one connection, got workers = {}, connections = {}",
+                        port.workers, job.connections;
                 }
             }
         }

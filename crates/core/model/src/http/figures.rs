@@ -11,7 +11,7 @@ use super::{
     Http2Report, Http3Report, HttpFailures, HttpJobReport, HttpRequestReport, HttpThreadReport,
 };
 use crate::{
-    Report,
+    Report, counted,
     figures::{CONNECTIONS, CPS, REQUESTS, RPS, share, sum},
     report::Times,
 };
@@ -272,8 +272,8 @@ fn listed(failures: &HttpFailures) -> String {
 
 /// Permitted and actual number of streams of a connection.
 fn streams(asked: u32, most: u32) -> String {
-    let s = if asked == 1 { "" } else { "s" };
-    let mut text = format!("up to {asked} concurrent stream{s} per connection");
+    let streams = counted(asked, "concurrent stream", "concurrent streams");
+    let mut text = format!("up to {streams} per connection");
     if most < asked {
         text += &format!(", at most {most} in use");
     }
@@ -314,8 +314,8 @@ fn http3(http3: &Http3Report) -> String {
         }
     }
     text + &format!(
-        "; {} datagrams sent, {} received; {} of {} packets lost",
-        count(http3.sent_datagrams),
+        "; {} sent, {} received; {} of {} packets lost",
+        counted(count(http3.sent_datagrams), "datagram", "datagrams"),
         count(http3.received_datagrams),
         count(http3.lost_packets),
         count(http3.sent_packets)

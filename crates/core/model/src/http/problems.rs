@@ -46,7 +46,7 @@ impl HttpJob {
                 "connections", "must be between 1 and 1000000, got {}", self.connections;
             !(1..=1024).contains(&self.threads) => "threads", "must be between 1 and 1024, got {}", self.threads;
             self.threads > self.connections =>
-                "threads", "{} threads for {} connections; each thread needs at least one",
+                "threads", "each thread needs at least one connection, got threads = {}, connections = {}",
                 self.threads, self.connections;
             self.duration.is_some() && self.amount.is_some() =>
                 "amount", "duration and amount exclude each other";

@@ -279,10 +279,7 @@ impl LoadJobReport {
     fn cut(&self) -> String {
         match self.counters.get("completed_cut") {
             None | Some(0) => String::new(),
-            Some(n) => format!(
-                "{} of them closed before all their requests were sent",
-                count(*n)
-            ),
+            Some(n) => format!("{} of them closed before all requests were sent", count(*n)),
         }
     }
 

@@ -11,7 +11,7 @@ use super::{
     SocketTest, TcpSample,
 };
 use crate::{
-    Report,
+    Report, counted,
     figures::{CONNECTIONS, share},
 };
 
@@ -378,11 +378,11 @@ fn tcp(t: &TcpSample) -> String {
         bps => rate_bps(bps as f64),
     };
     format!(
-        "TCP: RTT {} us (min {}), window {} segments of {} bytes, pacing rate {pacing}, delivery rate {}; \
+        "TCP: RTT {} us (min {}), window {} of {} bytes, pacing rate {pacing}, delivery rate {}; \
          limited by the receiver for {} ms, by the send buffer for {} ms",
         count(t.rtt_us.into()),
         count(t.min_rtt_us.into()),
-        count(t.cwnd.into()),
+        counted(count(t.cwnd.into()), "segment", "segments"),
         count(t.mss.into()),
         rate_bps(t.delivery_bps as f64),
         count(t.receiver_limited_us / 1000),

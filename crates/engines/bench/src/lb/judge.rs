@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use wb_model::{
     Charge, Report,
     bench::{LbDeviceTrial, LbMetric, LbOurs, LbOutcome, LbPlan},
-    judge_lateness,
+    counted, judge_lateness,
     load::{LoadJobReport, LoadPhaseReport},
     report::PortReport,
 };
 
 use super::{LbSearch, plans::LbTrialShape};
+use crate::dropped_by_tester;
 
 /// A load counts as offered if at least this share of it was sent: a tester that stalled for a moment has sent the rest
 /// slightly later.
@@ -241,10 +242,7 @@ fn judge_frames(item: &LbSearch, shape: &LbTrialShape, ours: &LbOurs, pps: f64) 
             "{lost} of {} frames lost ({} towards the servers)",
             ours.sent_frames, ours.lost_frames
         ),
-        LbOutcome::Unread => format!(
-            "the tester's ports dropped {} frames",
-            ours.tester_dropped_frames
-        ),
+        LbOutcome::Unread => dropped_by_tester(ours.tester_dropped_frames),
         LbOutcome::Unoffered | LbOutcome::Late | LbOutcome::Cut => {
             format!("sent {pps:.0} of {:.0} frames per second", shape.load)
         }
@@ -282,12 +280,16 @@ fn judge_connection_rate(
     let reason = match outcome {
         LbOutcome::Held => format!("{bad} of {} connections failed", ours.attempted),
         LbOutcome::Broke => format!(
-            "{} of {} connections failed, {} unfinished; {lost} frames lost",
-            ours.failed, ours.attempted, ours.open
+            "{} of {} connections failed, {} unfinished; {} lost",
+            ours.failed,
+            ours.attempted,
+            ours.open,
+            counted(lost, "frame", "frames")
         ),
         LbOutcome::Unread => format!(
-            "{bad} of {} connections failed; the tester's ports dropped {} frames",
-            ours.attempted, ours.tester_dropped_frames
+            "{bad} of {} connections failed; {}",
+            ours.attempted,
+            dropped_by_tester(ours.tester_dropped_frames)
         ),
         LbOutcome::Unoffered | LbOutcome::Late | LbOutcome::Cut => format!(
             "opened {rate:.0} of {:.0} connections per second",
@@ -321,20 +323,26 @@ fn judge_concurrent(item: &LbSearch, shape: &LbTrialShape, ours: &LbOurs) -> LbJ
     }
     let reason = match outcome {
         LbOutcome::Held => format!(
-            "{} connections held with at least two requests each, {} of {} requests answered",
-            ours.held, ours.responses, ours.requests
+            "{} held with at least two requests each, {} of {} requests answered",
+            counted(ours.held, "connection", "connections"),
+            ours.responses,
+            ours.requests
         ),
         LbOutcome::Broke => format!(
-            "{} of {} connections failed, {unanswered} requests unanswered",
-            ours.failed, ours.attempted
+            "{} of {} connections failed, {} unanswered",
+            ours.failed,
+            ours.attempted,
+            counted(unanswered, "request", "requests")
         ),
         LbOutcome::Unread if !asked_again && failed <= borne => format!(
-            "sent {} requests over {} connections instead of two over each",
-            ours.requests, ours.held
+            "sent {} over {} instead of two over each",
+            counted(ours.requests, "request", "requests"),
+            counted(ours.held, "connection", "connections")
         ),
         LbOutcome::Unread => format!(
-            "{bad} of {} connections failed; the tester's ports dropped {} frames",
-            ours.attempted, ours.tester_dropped_frames
+            "{bad} of {} connections failed; {}",
+            ours.attempted,
+            dropped_by_tester(ours.tester_dropped_frames)
         ),
         LbOutcome::Unoffered | LbOutcome::Late | LbOutcome::Cut => {
             format!(

@@ -10,7 +10,7 @@ use wb_model::{
 use wb_search::{Curve, ForwardingCurve, LoadOutcome, Point, Trial, forwarding_curve};
 
 use super::{SizeFacts, SuiteStop, judge, tester::Tester};
-use crate::Bench;
+use crate::{Bench, dropped_by_tester};
 
 pub(super) fn measure_forwarding<B: Bench>(
     tester: &mut Tester<'_, B>,
@@ -68,8 +68,9 @@ const fn is_known(trial: &SuiteTrial) -> bool {
 fn fill_result(result: &mut SuiteResult, known: &SizeFacts, rows: &[&SuiteTrial]) {
     for trial in rows.iter().filter(|t| is_known(t) && t.nic_drops > 0) {
         result.notes.push(format!(
-            "at {:.0} fps the tester's ports dropped {} frames: the forwarding rate is a lower bound",
-            trial.offered, trial.nic_drops
+            "at {:.0} fps {}: the forwarding rate is a lower bound",
+            trial.offered,
+            dropped_by_tester(trial.nic_drops)
         ));
     }
     let shares = rows

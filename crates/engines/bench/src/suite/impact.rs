@@ -6,7 +6,7 @@
 use wb_model::bench::{ImpactRow, SuiteResult, TrialPurpose};
 
 use super::{SizeFacts, SuiteStop, judge, shape::TrialAmount, tester::Tester};
-use crate::Bench;
+use crate::{Bench, dropped_by_tester};
 
 pub(super) fn measure_impact<B: Bench>(
     tester: &mut Tester<'_, B>,
@@ -32,8 +32,9 @@ pub(super) fn measure_impact<B: Bench>(
         let is_valid = trial.outcome.is_valid();
         if is_valid && trial.nic_drops > 0 {
             result.notes.push(format!(
-                "at {:.0} fps the tester's ports dropped {} frames: the device's loss is a lower bound",
-                trial.offered, trial.nic_drops
+                "at {:.0} fps {}: the device's loss is a lower bound",
+                trial.offered,
+                dropped_by_tester(trial.nic_drops)
             ));
         }
         result.notes.extend(judge::tester_loss_note(&trial));

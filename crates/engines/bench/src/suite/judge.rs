@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::Range};
 use wb_model::{
     Charge, JobKind, Report, Stream, Summary, Totals,
     bench::{Family, FamilyFrames, Quantity, SuiteTrial, TrialOutcome},
-    judge_lateness,
+    counted, judge_lateness,
     lateness::{MISSED, WAS_LATE},
     load::{LoadEnd, LoadJobReport, LoadPhaseReport},
     report::JobReport,
@@ -16,7 +16,7 @@ use super::{
     modifiers::{bursts, management, put_by_us, routing},
     shape::{TargetJob, TrialAmount, TrialShape, direction_count, directions_before},
 };
-use crate::{CutReason, PlanRun};
+use crate::{CutReason, PlanRun, dropped_by_tester};
 
 /// Tolerated unsent part of a load: the frames of this time, and one batch (trial specification, after FD.io's
 /// practice).
@@ -488,7 +488,7 @@ fn outcome_of_frames(
     }
     let not_sent = || {
         let intended = tx + trial.unsent;
-        format!("only {tx} of {intended} frames were sent")
+        format!("only {tx} of {intended} frames sent")
     };
     if shape.before.is_some() && trial.unsent > 0 && lost > 0 {
         // The sequence number shows when the last lost frame was sent, and unsent frames have none.
@@ -499,10 +499,7 @@ fn outcome_of_frames(
         return (TrialOutcome::NotOffered, not_sent());
     }
     let borne = goal * tx as f64;
-    let not_read = || {
-        let drops = trial.nic_drops;
-        format!("the tester's ports dropped {drops} frames")
-    };
+    let not_read = || dropped_by_tester(trial.nic_drops);
     // Frames dropped by the tester's ports were not lost by the device.
     let of_device = trial.lost_by_device();
     if of_device as f64 > borne {
@@ -531,7 +528,8 @@ fn outcome_of_frames(
     }
     let mut reason = format!("{lost} of {tx} frames lost");
     if trial.foreign as f64 > FOREIGN * trial.rx as f64 {
-        reason.push_str(&format!("; {} unexpected frames received", trial.foreign));
+        let unexpected = counted(trial.foreign, "unexpected frame", "unexpected frames");
+        reason.push_str(&format!("; {unexpected} received"));
     }
     (TrialOutcome::Pass, reason)
 }
@@ -674,7 +672,7 @@ fn set_outcome(trial: &mut SuiteTrial, what: &str, goal: f64) {
         () if tx == 0 => (TrialOutcome::NotOffered, "nothing was sent".to_owned()),
         () if trial.unsent as f64 > MISSED * (tx + trial.unsent) as f64 => (
             TrialOutcome::NotOffered,
-            format!("only {tx} of {} were started", tx + trial.unsent),
+            format!("only {tx} of {} started", tx + trial.unsent),
         ),
         () if lost as f64 > goal * tx as f64 => {
             (TrialOutcome::Fail, format!("{lost} of {tx} {what}"))
@@ -702,8 +700,10 @@ fn judge_other_jobs(report: &Report, target: TargetJob, trial: &mut SuiteTrial, 
         let totals = &job.totals;
         let failed = totals.failed_connections;
         trial.beside.push(format!(
-            "{}: {} connections attempted, {failed} failed, {} not attempted",
-            plan.name, totals.attempted_connections, job.unsent_connections
+            "{}: {} attempted, {failed} failed, {} not attempted",
+            plan.name,
+            counted(totals.attempted_connections, "connection", "connections"),
+            job.unsent_connections
         ));
         let missed = job.unsent_connections + job.unsent_requests;
         let due = totals.attempted_connections + totals.requests + missed;
@@ -727,7 +727,7 @@ fn judge_other_jobs(report: &Report, target: TargetJob, trial: &mut SuiteTrial, 
         } else if missed as f64 > (1.0 - BEGUN) * due as f64 && trial.outcome == TrialOutcome::Pass
         {
             let reason = format!(
-                "{missed} of {due} connections and requests of the concurrent job {} were not offered",
+                "not offered: {missed} of {due} connections and requests of the concurrent job {}",
                 plan.name
             );
             (trial.outcome, trial.reason) = (TrialOutcome::NotOffered, reason);
@@ -740,9 +740,9 @@ fn judge_other_jobs(report: &Report, target: TargetJob, trial: &mut SuiteTrial, 
         for job in jobs_of(report, n) {
             let number = |count: Option<u64>| count.unwrap_or(0);
             trial.beside.push(format!(
-                "{}: {} frames sent, {} lost, {} unsent",
+                "{}: {} sent, {} lost, {} unsent",
                 job.name,
-                number(job.totals.offered_frames),
+                counted(number(job.totals.offered_frames), "frame", "frames"),
                 number(job.totals.lost_frames),
                 number(job.totals.unsent_frames)
             ));
@@ -832,9 +832,9 @@ pub(super) fn void_if_tester_late(trial: &mut SuiteTrial) {
     if trial.outcome.is_valid() && ours as f64 > MISSED * (trial.tx + trial.unsent) as f64 {
         trial.outcome = TrialOutcome::Late;
         trial.reason = format!(
-            "{WAS_LATE} ({}): this can explain {ours} of the {} lost frames",
+            "{WAS_LATE} ({}): this can explain {ours} of {}",
             trial.lateness.account(),
-            trial.lost
+            counted(trial.lost, "lost frame", "lost frames")
         );
     }
 }
@@ -844,9 +844,9 @@ pub(super) fn tester_loss_note(trial: &SuiteTrial) -> Option<String> {
     let ours = may_be_ours(trial);
     (trial.outcome.is_valid() && ours as f64 > SEEN * trial.tx as f64).then(|| {
         format!(
-            "at {:.0} fps the tester's lateness can explain {ours} of the {} lost frames ({})",
+            "at {:.0} fps the tester's lateness can explain {ours} of {} ({})",
             trial.offered,
-            trial.lost,
+            counted(trial.lost, "lost frame", "lost frames"),
             trial.lateness.account()
         )
     })

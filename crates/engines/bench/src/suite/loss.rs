@@ -5,7 +5,7 @@ use wb_model::bench::{LossRow, SuiteResult, TrialPurpose};
 use wb_search::{LossCurve, loss_curve};
 
 use super::{SizeFacts, SuiteStop, judge, tester::Tester};
-use crate::Bench;
+use crate::{Bench, dropped_by_tester};
 
 pub(super) fn measure_loss<B: Bench>(
     tester: &mut Tester<'_, B>,
@@ -33,9 +33,9 @@ pub(super) fn measure_loss<B: Bench>(
     for trial in rows {
         if trial.outcome.is_valid() && trial.nic_drops > 0 {
             result.notes.push(format!(
-                "at {:.0} % the tester's ports dropped {} frames: the device's loss is a lower bound",
+                "at {:.0} % {}: the device's loss is a lower bound",
                 100.0 * trial.intended / known.maximum,
-                trial.nic_drops
+                dropped_by_tester(trial.nic_drops)
             ));
         }
         result.notes.extend(judge::tester_loss_note(trial));

@@ -6,7 +6,7 @@
 use wb_model::bench::{RecoveryResult, SuiteResult, TrialPurpose};
 
 use super::{SizeFacts, SuiteStop, latency::median, shape::TrialAmount, tester::Tester};
-use crate::Bench;
+use crate::{Bench, dropped_by_tester};
 
 /// The overload, as a share of the throughput (RFC 2544 section 26.5).
 const OVERLOAD: f64 = 1.1;
@@ -62,7 +62,8 @@ pub(super) fn measure_recovery<B: Bench>(
             let drops = judged.trial.nic_drops;
             if drops > 0 && judged.trial.lost > 0 {
                 result.notes.push(format!(
-                    "one repetition is void: the tester's ports dropped {drops} frames, possibly including the last lost frame"
+                    "one repetition is void: {}, possibly including the last lost frame",
+                    dropped_by_tester(drops)
                 ));
             } else if judged.trial.outcome.is_valid() {
                 let last = match judged.trial.lost {

@@ -3,10 +3,13 @@
 
 use std::time::Duration;
 
-use wb_model::bench::{ResetResult, Share, SuiteResult, TrialOutcome, TrialPurpose};
+use wb_model::{
+    bench::{ResetResult, Share, SuiteResult, TrialOutcome, TrialPurpose},
+    counted,
+};
 
 use super::{SizeFacts, SuiteStop, shape::TrialAmount, tester::Tester};
-use crate::{Bench, Trigger};
+use crate::{Bench, Trigger, dropped_by_tester};
 
 /// Default load: a share of the largest.
 const LOAD: Share = Share(0.1);
@@ -82,14 +85,14 @@ pub(super) fn measure_reset<B: Bench>(
     result.confirmed = trial.rx > 0 && returned;
     if trial.unsent > 0 {
         result.notes.push(format!(
-            "{} frames were not sent because the reset took the tester's link down: only the timestamps show the length of the outage",
-            trial.unsent
+            "{} because the reset took the tester's link down: only the timestamps show the length of the outage",
+            counted(trial.unsent, "frame was not sent", "frames were not sent")
         ));
     }
     if trial.nic_drops > 0 {
         result.notes.push(format!(
-            "the tester's ports dropped {} frames, which are not counted",
-            trial.nic_drops
+            "{} (not counted)",
+            dropped_by_tester(trial.nic_drops)
         ));
     }
     if lost == 0 && trial.unsent == 0 && silence.is_some_and(|silence| silence < INTERVALS / load) {

@@ -20,7 +20,7 @@ use super::{
     shape::{self, TargetJob, TrialAmount},
     tester::Tester,
 };
-use crate::Bench;
+use crate::{Bench, dropped_by_tester};
 
 /// Shares of CIR, tried in order.
 const SHARES: [f64; 4] = [0.25, 0.5, 0.75, 1.0];
@@ -380,10 +380,7 @@ fn judge_step(offer: &ServiceOffer<'_>, step: &ServiceLoad, judged: &JudgedTrial
         Some((ns, limit))
     };
     let wrong = match step.kind {
-        _ if not_read => Some(format!(
-            "void: the tester's ports dropped {} frames",
-            trial.nic_drops
-        )),
+        _ if not_read => Some(format!("void: {}", dropped_by_tester(trial.nic_drops))),
         _ if !trial.outcome.is_valid() => Some(format!("void: {}", trial.reason)),
         _ if is_late_unknown => Some("void: the delay is unknown".to_owned()),
         _ if is_unknown => Some("void: the availability is unknown".to_owned()),

@@ -215,7 +215,7 @@ fn an_impact_that_the_tester_could_not_make() {
     let result = impact(&mut device);
     let last = result.impact.last().unwrap();
     assert_eq!((last.lost, last.loss_pct), (None, None));
-    assert!(last.void.contains("were sent"), "{last:?}");
+    assert!(last.void.contains("frames sent"), "{last:?}");
     assert!(result.impact[..2].iter().all(|row| row.lost == Some(0)));
     assert!(!result.confirmed);
 }

@@ -186,7 +186,7 @@ fn queries_and_updates_beside_a_test() {
     for (agent, told) in [
         (
             Agent::Answers,
-            "all 12 SNMP queries to 198.18.1.1 were answered",
+            "12 SNMP queries to 198.18.1.1: all answered",
         ),
         (
             Agent::Errs,
@@ -194,7 +194,7 @@ fn queries_and_updates_beside_a_test() {
         ),
         (
             Agent::Silent,
-            "none of 12 SNMP queries to 198.18.1.1 was answered: no agent",
+            "12 SNMP queries to 198.18.1.1: none answered: no agent",
         ),
     ] {
         let (device, results) = managed(agent);

@@ -273,7 +273,7 @@ fn what_cannot_be_is_told() {
         "load a: client_ports: 1024 has no port for worker 3 of 4",
         "load a: request: the file was not read",
         "load a: request: 1473 bytes exceed a datagram of the port's MTU 1500; must be between 0 and 1472",
-        "load a: vxlan.local: must be one address per worker, got 1 for 2 workers",
+        "load a: vxlan.local: must be one address per worker (2), got 1",
     ];
     assert_eq!(messages.map(|m| m), expected);
 }

@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use wb_model::socket::{
-    SocketEndReport, SocketFailure, SocketOmitted, SocketProtocol, SocketStage, SocketTest,
+use wb_model::{
+    counted,
+    socket::{
+        SocketEndReport, SocketFailure, SocketOmitted, SocketProtocol, SocketStage, SocketTest,
+    },
 };
 use wb_netperf_wire::{ClassicKind, Request};
 
@@ -245,20 +248,23 @@ fn measure_iteration(
         }
         if outcome.tally.unsent > 0 {
             round.add_warning(format!(
-                "{}: {} operations were due and not started; this end was too slow for the rate",
-                stream.name, outcome.tally.unsent
+                "{}: {} due and not started; this end was too slow for the rate",
+                stream.name,
+                counted(outcome.tally.unsent, "operation was", "operations were")
             ));
         }
         if outcome.tally.given_up > 0 {
             round.add_warning(format!(
-                "{}: {} requests timed out",
-                stream.name, outcome.tally.given_up
+                "{}: {} timed out",
+                stream.name,
+                counted(outcome.tally.given_up, "request", "requests")
             ));
         }
         if turn.record && outcome.tally.unnumbered > 0 {
             round.add_warning(format!(
-                "{}: {} responses had no number and were matched in order: after a lost response, the latencies of the following ones are too high",
-                stream.name, outcome.tally.unnumbered
+                "{}: {} without a number, matched in order: after a lost response, the latencies of the following ones are too high",
+                stream.name,
+                counted(outcome.tally.unnumbered, "response", "responses")
             ));
         }
         round.measured.push(StreamMeasurement {

@@ -3,6 +3,7 @@
 use wb_model::{
     Report,
     bench::{CONFORMANCE, Method, Modifier, Quantity, Service, Share, SuitePlan, SuiteTest},
+    counted,
     units::Span,
 };
 
@@ -159,8 +160,8 @@ fn modifiers(report: &Report, plan: &SuitePlan) -> String {
         }
         Modifier::Filters => {
             let n = plan.filters(&report.plan.trial()).len();
-            format!("device filter with {n} conditions (RFC 2544 section 11.4)")
-                .replace("with 1 conditions", "with 1 condition")
+            let conditions = counted(n, "condition", "conditions");
+            format!("device filter with {conditions} (RFC 2544 section 11.4)")
         }
         Modifier::Routing => {
             "RIPv2 update at the start of each trial and every 30 s, two tables alternating (RFC 2544 section 11.3)"

@@ -3,6 +3,7 @@
 use wb_model::{
     Report, Summary, Verdict,
     bench::{BurstResult, LatencyRow, Quantity, SuiteResult, SuiteTest, SuiteTrial, TrialOutcome},
+    counted,
 };
 
 use super::{
@@ -900,11 +901,10 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
         SuiteTest::B2b => {
             for (name, b) in measured(results) {
                 let under = format!(
-                    "{}: {} searches with a resolution of {} frame{}, bursts of up to {} at {}{}",
+                    "{}: {} with a resolution of {}, bursts of up to {} at {}{}",
                     size(&name),
-                    b.lengths.len(),
-                    count(b.resolution),
-                    if b.resolution == 1 { "" } else { "s" },
+                    counted(b.lengths.len(), "search", "searches"),
+                    counted(count(b.resolution), "frame", "frames"),
                     count(b.longest),
                     load(b.burst_fps, "fps"),
                     b.throughput_fps.map_or_else(String::new, |fps| {

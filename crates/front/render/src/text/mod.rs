@@ -7,12 +7,11 @@ mod ports;
 pub mod socket;
 pub(crate) mod times;
 
-use wb_model::{
-    Lateness, Report, Verdict, criteria::CriterionLimit, frames, report::CriterionReport,
-};
+pub(crate) use wb_model::criteria::measured_text as measured;
+use wb_model::{Lateness, Report, Verdict, frames, report::CriterionReport};
 
 use crate::{
-    figures::{count, ratio_to, significant, time_ns, trimmed},
+    figures::time_ns,
     page::{Page, Tone},
     sections,
 };
@@ -143,43 +142,6 @@ fn criteria(page: &mut Page, criteria: &[CriterionReport]) {
     }
 }
 
-/// The measured value in the criterion's unit, with enough digits to differ from the limit:
-/// `500 us` next to `p99<=500us` would not show why it failed.
-pub(crate) fn measured(criterion: &str, value: f64) -> String {
-    match criterion
-        .parse::<wb_model::Criterion>()
-        .map(|criterion| criterion.limit)
-    {
-        Ok(CriterionLimit::Share(limit)) => {
-            let limit = limit.as_f64();
-            (2..=12)
-                .map(|places| (ratio_to(value, places), ratio_to(limit, places)))
-                .find_map(|(text, limit_text)| (text != limit_text).then_some(text))
-                .unwrap_or_else(|| ratio_to(value, 2))
-        }
-        #[allow(clippy::cast_precision_loss)]
-        Ok(CriterionLimit::Time(limit)) => {
-            let limit = limit.as_nanos() as f64;
-            let text = time_ns(value);
-            if value != limit && text == time_ns(limit) {
-                format!("{} us", trimmed(&significant(value / 1e3, 12)))
-            } else {
-                text
-            }
-        }
-        #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
-        #[allow(clippy::cast_sign_loss)]
-        Ok(CriterionLimit::Number(limit)) => {
-            let (whole, limit) = (value.max(0.0).round(), limit.as_f64());
-            match limit.fract() != 0.0 || whole == limit && value != whole {
-                true => trimmed(&significant(value, 12)).to_owned(),
-                false => count(whole as u64),
-            }
-        }
-        Err(_) => significant(value, 6),
-    }
-}
-
 fn warnings(page: &mut Page, warnings: &[String]) {
     if warnings.is_empty() {
         return;
@@ -187,27 +149,5 @@ fn warnings(page: &mut Page, warnings: &[String]) {
     page.head("warnings");
     for warning in warnings {
         page.item(Tone::Doubt, "  ! ", Tone::Doubt, warning);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::measured;
-
-    #[test]
-    fn a_measured_value_is_told_from_its_limit() {
-        for (criterion, value, text) in [
-            ("loss<=0.1%", 0.002, "0.2 %"),
-            ("loss<=0.1%", 0.001_000_01, "0.100001 %"),
-            ("loss<=0.1%", 0.001, "0.1 %"),
-            ("p99<=500us", 23_100.0, "23.1 us"),
-            ("p99<=500us", 500_123.0, "500.123 us"),
-            ("p99<=500us", 500_000.0, "500 us"),
-            ("cps>=20k", 12_345.4, "12,345"),
-            ("cps>=20k", 19_999.75, "19999.75"),
-            ("probe.drops<=0", 3.0, "3"),
-        ] {
-            assert_eq!(measured(criterion, value), text, "{criterion}");
-        }
     }
 }

@@ -13,7 +13,7 @@ use wb_model::{
     timeline::{Column, Distribution, Recorder, Timeline},
 };
 use wb_render::{
-    json,
+    json, junit,
     report::{Run, csv, document, html, markdown, svg},
 };
 
@@ -160,6 +160,24 @@ fn limit(metric: &str, size: u16) -> LbResult {
         "reuse_s": null, "trials": [trial(1000.0, "held", 0), trial(2000.0, "broke", 17)], "best_trial": 0,
     }))
     .unwrap()
+}
+
+#[test]
+fn junit_has_the_words_of_the_text_report() {
+    let mut none = limit("cps", 0);
+    (none.limit, none.limited_by) = (None, wb_model::bench::LbLimit::Tester);
+    let report = Report {
+        results: limits([limit("cps", 0), none]),
+        ..Report::default()
+    };
+    let text = junit::report(&report);
+    for words in [
+        "limit: 1,000 cps; limited by: device",
+        "<failure message=\"no tested load passed\"/>",
+        "limit: none passed; limited by: tester (lower bound)",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
 }
 
 fn titles(report: &Report) -> Vec<String> {

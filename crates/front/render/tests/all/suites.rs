@@ -308,12 +308,12 @@ fn junit_tells_failures_and_what_is_void_of_tests_without_a_limit() {
         alone(&mut report, reset),
         told("failure", "64 B: the device did not resume forwarding")
     );
-    let late = "64 B: no recovery by the end of at least one trial";
+    let late = "64 B: the device had not recovered at the end of at least one repetition";
     assert_eq!(
         alone(&mut report, samples::recovery()),
         told("failure", late)
     );
-    let missing = "64 B: valid trials are missing";
+    let missing = "64 B: some trials are void";
     assert_eq!(
         alone(&mut report, samples::impact()),
         told("error", missing)
@@ -370,6 +370,18 @@ fn junit_of_a_run_that_is_no_benchmark() {
             .find(|n| n.attribute("message").is_some());
         assert_eq!(trouble.map(|n| n.tag_name().name()), element);
     }
+}
+
+#[test]
+fn junit_gives_the_reason_of_an_invalid_run() {
+    let mut report = crate::samples::lossy();
+    report.verdict = Verdict::Invalid;
+    report.reason = "the tester was late".to_owned();
+    let text = junit::report(&report);
+    assert!(
+        text.contains("; the run is invalid: the tester was late\""),
+        "{text}"
+    );
 }
 
 /// A result with arbitrary words and numbers.

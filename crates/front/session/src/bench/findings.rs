@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use wb_model::{
     Criterion, LimitedBy, Limiter, Plan, Verdict,
     bench::{BenchResult, LbLimit, LbMetric, SuiteResult, SuiteTest},
+    counted,
     criteria::{Bound, Metric},
     plan::Procedure,
     report::CriterionReport,
@@ -199,8 +200,7 @@ impl<'a> Findings<'a> {
             .collect();
         let excuse = excuses
             .and_then(|excuses| excuses.into_iter().next())
-            .filter(|_| !report.held)
-            .map(|why| format!("{criterion}: {why}"));
+            .filter(|_| !report.held);
         (report, excuse)
     }
 
@@ -244,8 +244,10 @@ impl<'a> Findings<'a> {
     pub(super) fn nothing_arrived(&self) -> Option<String> {
         let carried = self.all.iter().map(Finding::carried);
         let (sent, arrived) = carried.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-        (sent > 0 && arrived == 0)
-            .then(|| format!("nothing arrived at any load: {sent} frames sent, 0 received"))
+        (sent > 0 && arrived == 0).then(|| {
+            let sent = counted(sent, "frame", "frames");
+            format!("nothing arrived at any load: {sent} sent, 0 received")
+        })
     }
 
     /// Demands of the tests themselves, which decide if no criteria were set.
@@ -314,14 +316,19 @@ impl<'a> Findings<'a> {
             has_goals: self.all.iter().any(Finding::has_goals),
             found: Some(match (by(LbLimit::Device), limits.len()) {
                 (_, 0) => "all tests completed".to_owned(),
+                (0, 1) => format!("no limit of {device} found: the result is a lower bound"),
                 (0, all) => {
                     format!("no limit of {device} found: all {all} results are lower bounds")
                 }
                 (1, 1) => format!("limit of {device} found"),
                 (own, all) if own == all => format!("limit of {device} found in all {all} results"),
-                (own, all) => format!(
-                    "limit of {device} found in {own} of {all} results; the others are lower bounds"
-                ),
+                (own, all) => {
+                    let others = match all - own {
+                        1 => "the other is a lower bound",
+                        _ => "the others are lower bounds",
+                    };
+                    format!("limit of {device} found in {own} of {all} results; {others}")
+                }
             }),
             ..TestOutcome::default()
         }

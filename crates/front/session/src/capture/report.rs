@@ -4,6 +4,7 @@ use wb_capture::{FrameAccount, WriterOutcome};
 use wb_model::{
     Lateness, LatenessReport, Limit, Limiter, Totals,
     capture::{CaptureJob, DirectWrites},
+    counted,
     criteria::Metric,
     report::{CaptureReaderReport, CaptureReport, Rates},
 };
@@ -14,7 +15,7 @@ use crate::{
     criteria::{self, Figures},
     engine::{Ended, Settled, Stamping},
     ports::OpenPort,
-    settle::signal_name,
+    settle::{counted_frames, signal_name},
 };
 
 /// Warnings about the files.
@@ -22,9 +23,9 @@ fn output_warnings(job: &CaptureJob, written: &WriterOutcome) -> Vec<String> {
     let mut warnings = Vec::new();
     match written.files_removed {
         0 => {}
-        1 => warnings.push("1 finished file was removed to free disk space".to_owned()),
         n => warnings.push(format!(
-            "{n} finished files were removed to free disk space"
+            "{} removed to free disk space",
+            counted(n, "finished file was", "finished files were")
         )),
     }
     if written.room_short {
@@ -125,7 +126,8 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
         }
     }
     let criteria = criteria::reports(judged);
-    let broken = (criteria.is_empty() && lost > 0).then(|| format!("{lost} frames were lost"));
+    let broken = (criteria.is_empty() && lost > 0)
+        .then(|| counted(lost, "frame was lost", "frames were lost"));
     let blank = came == 0 && criteria.iter().any(|c| c.measured.is_none());
     let late = lateness_of(run);
     let read = account.read_frames();
@@ -209,7 +211,8 @@ fn lost_by_stalls(run: &Captures, lost: u64, late: &Lateness) -> Option<String> 
     (in_rings && late.stalls > 0 && !waited).then(|| {
         let stalls = late.account();
         format!(
-            "the tester was late ({stalls}), which can explain the {lost} frames lost in its rings"
+            "the tester was late ({stalls}), which can explain the loss of {} in its rings",
+            counted_frames(lost)
         )
     })
 }
@@ -221,9 +224,12 @@ fn lost_because(account: &FrameAccount, interface_drops: u64, late: &Lateness) -
     if account.kernel_drop > 0 {
         Limiter::Tester.because(format!("readers were late ({})", late.account()))
     } else if written > 0 {
-        Limiter::Tester.because(format!("{written} frames could not be written"))
+        Limiter::Tester.because(format!("{} could not be written", counted_frames(written)))
     } else if interface_drops > 0 {
-        let why = format!("{interface_drops} frames dropped before any filter");
+        let why = format!(
+            "{} dropped before any filter",
+            counted_frames(interface_drops)
+        );
         Limiter::Interface.because(why)
     } else {
         Limiter::Tester.because("not all frames were read")

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wb_measure::{Account, Measurement};
 use wb_model::{
-    Lateness, LimitedBy, Limiter, Summary, Totals,
+    Lateness, LimitedBy, Limiter, Summary, Totals, counted,
     device::{DeviceConfig, DeviceJob, Mode},
     report::{JobReport, Rates, StreamReport, WorkerReport},
     units::WIRE_OVERHEAD,
@@ -18,8 +18,8 @@ use crate::{
     engine::{Ended, Settled, Stamping},
     lateness,
     settle::{
-        distributions_of, measurement_warnings, nothing_arrived, nothing_sent, share, signal_name,
-        times_of,
+        counted_frames, distributions_of, measurement_warnings, nothing_arrived, nothing_sent,
+        share, signal_name, stalls_explain, times_of,
     },
     traffic::live,
 };
@@ -277,24 +277,27 @@ fn limited_by(run: &Devices, ended: &Ended, totals: &Totals, late: &Lateness) ->
     } else if unsent > 0 && ended.end == End::Completed && cut_short(run).is_empty() {
         let refused = totals.refused_frames.unwrap_or(0);
         causes.push(if refused > unsent / 2 {
-            let why = format!("{refused} frames refused, {unsent} unsent");
+            let why = format!("{} refused, {unsent} unsent", counted_frames(refused));
             Limiter::SendingInterface.because(why)
         } else {
             Limiter::Tester.because(format!(
-                "the senders could not keep up, {unsent} frames unsent"
+                "the senders could not keep up, {} unsent",
+                counted_frames(unsent)
             ))
         });
     }
     if let Some(lost) = totals.lost_frames.filter(|n| *n > 0) {
         let ours = totals.rx_dropped_frames.unwrap_or(0);
         causes.push(if ours > 0 {
-            let why = format!("its receiver dropped {ours} frames, {lost} lost in total");
+            let why = format!(
+                "its receiver dropped {}, {lost} lost in total",
+                counted_frames(ours)
+            );
             Limiter::Tester.because(why)
         } else if late.late_departures >= lost {
-            let why = format!("stalls can explain the {lost} lost frames");
-            Limiter::Tester.because(why)
+            Limiter::Tester.because(stalls_explain(lost))
         } else {
-            Limiter::Path.because(format!("{lost} frames lost"))
+            Limiter::Path.because(format!("{} lost", counted_frames(lost)))
         });
     }
     if !causes.is_empty() {
@@ -376,7 +379,8 @@ pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
     let unfed = totals.received_frames.unwrap_or(0).saturating_sub(consumed);
     if !run.consumers.is_empty() && unfed > 0 {
         warnings.push(format!(
-            "{unfed} counted packets also reached the host, before the XDP program was attached or after it was detached"
+            "{} also reached the host, before the XDP program was attached or after it was detached",
+            counted(unfed, "counted packet", "counted packets")
         ));
     }
     let each: Vec<Rates> = run

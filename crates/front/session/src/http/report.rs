@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wb_figures::Merge;
+use wb_figures::{Merge, text::time_ns};
 use wb_http::HttpThreadOutcome;
 use wb_measure::Histogram;
 use wb_model::{
-    Lateness, Limit, Limiter, Plan, Totals,
+    Lateness, Limit, Limiter, Plan, Totals, counted,
     http::{
         ExactTimes, Http2Report, Http3Report, HttpJob, HttpJobReport, HttpReport,
         HttpRequestReport, HttpThreadReport, HttpTlsReport, HttpVersion, figures::section,
@@ -20,7 +20,10 @@ use crate::{
     criteria::{self, Figures, Jobs, Offered, Shortfall},
     engine::{Ended, Settled, Stamping, Times},
     lateness,
-    settle::{distributions_of_section, error_responses, share, signal_name},
+    settle::{
+        counted_connections, counted_requests, distributions_of_section, error_responses, share,
+        signal_name,
+    },
 };
 
 /// Share of its CPU from which on a thread counts as saturated.
@@ -110,7 +113,8 @@ pub(super) fn settle(
             && let Some(allowed) = http2.allowed_streams.filter(|n| *n < http2.streams)
         {
             warnings.push(format!(
-                "{name}: the server allows {allowed} concurrent streams per connection, {} were requested",
+                "{name}: the server allows {} per connection, {} requested",
+                counted(allowed, "concurrent stream", "concurrent streams"),
                 http2.streams
             ));
         }
@@ -119,14 +123,19 @@ pub(super) fn settle(
             && http3.most_streams < http3.streams
         {
             warnings.push(format!(
-                "{name}: the server allowed at most {} concurrent streams per connection, {} were requested",
-                http3.most_streams, http3.streams
+                "{name}: the server allowed at most {} per connection, {} requested",
+                counted(
+                    http3.most_streams,
+                    "concurrent stream",
+                    "concurrent streams"
+                ),
+                http3.streams
             ));
         }
         if one.totals.refused_connections.exhausted > 0 {
             warnings.push(format!(
-                "{name}: {} connections failed for lack of a local port, address or descriptor (see net.ipv4.ip_local_port_range, sources)",
-                one.totals.refused_connections.exhausted
+                "{name}: {} failed for lack of a local port, address or descriptor (see net.ipv4.ip_local_port_range, sources)",
+                counted_connections(one.totals.refused_connections.exhausted)
             ));
         }
     }
@@ -173,8 +182,8 @@ fn nothing(job: &HttpJobReport, jobs: usize) -> Option<String> {
         match causes.is_empty() {
             true => "no request was sent".to_owned(),
             false => format!(
-                "no request was sent ({} connections: {causes})",
-                all.attempted_connections
+                "no request was sent ({}: {causes})",
+                counted_connections(all.attempted_connections)
             ),
         }
     } else {
@@ -248,17 +257,18 @@ fn limits(
     let ours = late.missed_departures.max(fell_due);
     if open && late.stalls > 0 && away >= 0.01 {
         warnings.push(format!(
-            "tester stalls: {} ms total, longest {} ms; about {fell_due} requests were sent late, and their latencies include the delay",
-            late.stalled_ns / 1_000_000,
-            late.largest_gap_ns / 1_000_000
+            "tester stalls: {} total, longest {}; about {} sent late, with the delay in the latency",
+            time_ns(late.stalled_ns as f64),
+            time_ns(late.largest_gap_ns as f64),
+            counted_requests(fell_due)
         ));
     }
     let is_slowed = !open && late.stalls > 0 && away > MISSED;
     if is_slowed {
         warnings.push(format!(
-            "tester stalls: {} ms total, longest {} ms; the measured rates are lower because of them",
-            late.stalled_ns / 1_000_000,
-            late.largest_gap_ns / 1_000_000
+            "tester stalls: {} total, longest {}; the measured rates are lower because of them",
+            time_ns(late.stalled_ns as f64),
+            time_ns(late.largest_gap_ns as f64)
         ));
     }
     let limit = match (busy, unsent, open) {
@@ -272,9 +282,10 @@ fn limits(
             Limiter::Server.because("no request completed")
         }
         (_, true, _) if ours > all.unsent / 2 => {
-            let (ms, n) = (late.stalled_ns / 1_000_000, all.unsent);
             Limiter::Tester.because(format!(
-                "stalled for {ms} ms in total; {n} requests were due but not sent"
+                "stalled for {} in total; {} due but not sent",
+                time_ns(late.stalled_ns as f64),
+                counted_requests(all.unsent)
             ))
         }
         (true, ..) => Limiter::PerhapsTester.because("threads busy all the time"),

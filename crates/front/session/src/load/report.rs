@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use wb_figures::Merge;
+use wb_figures::{Merge, text::time_ns};
 use wb_load::{LoadOutcome, LoadTotals, PhaseTotals};
 use wb_measure::Histogram;
 use wb_model::{
-    Lateness, LatenessReport, Limit, Limiter, Totals,
+    Lateness, LatenessReport, Limit, Limiter, Totals, counted,
     lateness::{MISSED, WAS_LATE},
     load::{
         ConnectionTotals, LoadEnd, LoadJob, LoadJobReport, LoadPhaseReport, LoadRate, LoadReport,
@@ -23,7 +23,10 @@ use crate::{
     criteria::{self, Figures, Jobs, Offered, Shortfall},
     engine::{Ended, Settled, Stamping, Times},
     lateness,
-    settle::{distributions_of_section, error_responses, share, signal_name},
+    settle::{
+        counted_connections, counted_frames, counted_requests, distributions_of_section,
+        error_responses, share, signal_name,
+    },
 };
 
 /// Bytes of the FCS, which the counters do not include.
@@ -338,7 +341,8 @@ fn nothing_done(settled: &[SettledJob], plans: &[LoadJob], shown: LoadEnd) -> Op
             (LoadEnd::Client, 0) => "no connection was attempted".to_owned(),
             _ if floods => return None,
             (LoadEnd::Client, n) if t.established_connections == 0 => {
-                format!("no connection was established: {n} were attempted")
+                let attempted = counted(n, "was", "were");
+                format!("no connection was established: {attempted} attempted")
             }
             _ if t.requests == 0 && t.completed_connections == 0 && t.failed_connections > 0 => {
                 format!(
@@ -347,7 +351,8 @@ fn nothing_done(settled: &[SettledJob], plans: &[LoadJob], shown: LoadEnd) -> Op
                 )
             }
             _ if t.requests > 0 && t.responses == 0 => {
-                format!("no request completed: {} were sent", t.requests)
+                let sent = counted(t.requests, "was", "were");
+                format!("no request completed: {sent} sent")
             }
             _ => return None,
         };
@@ -443,26 +448,32 @@ fn limit_of_completed(
     }
     if unsent + unasked > 0 && lateness.all.missed_departures > (unsent + unasked) / 2 {
         return Limiter::Tester.because(format!(
-            "stalled for {} ms in total; {unsent} connections and {unasked} requests were due but not sent",
-            lateness.all.stalled_ns / 1_000_000
+            "stalled for {} in total; {} and {} due but not sent",
+            time_ns(lateness.all.stalled_ns as f64),
+            counted_connections(unsent),
+            counted_requests(unasked)
         ));
     }
     if unsent + unasked > 0 || busiest > BUSY {
         return Limiter::Tester.because(format!(
-            "busiest worker {:.0} % busy; {unsent} connections and {unasked} requests were due but not sent",
-            busiest * 100.0
+            "busiest worker {:.0} % busy; {} and {} due but not sent",
+            busiest * 100.0,
+            counted_connections(unsent),
+            counted_requests(unasked)
         ));
     }
     let waited: u64 = of_shown().map(|s| s.report.waited_requests).sum();
     if waited > 0 && lateness.all.missed_departures > waited / 2 {
         return Limiter::Tester.because(format!(
-            "stalled for {} ms in total; {waited} requests were due while all connections waited for responses, which the tester may have read late",
-            lateness.all.stalled_ns / 1_000_000
+            "stalled for {} in total; {} due while all connections waited for responses, which the tester may have read late",
+            time_ns(lateness.all.stalled_ns as f64),
+            counted_requests(waited)
         ));
     }
     if waited > 0 {
         return Limiter::FarEnd.because(format!(
-            "{waited} requests were due while all connections waited for responses"
+            "{} due while all connections waited for responses",
+            counted_requests(waited)
         ));
     }
     if let Some(why) = of_shown().find_map(|s| stands_still(&s.report, last_answer_ns)) {
@@ -486,10 +497,13 @@ fn unanswered(sum: &ConnectionTotals) -> Option<String> {
     let missing = requests.saturating_sub(sum.responses + sum.unawaited_requests);
     let (failed, open) = (sum.failed_connections, sum.open_connections);
     if is_much(missing, requests) {
-        Some(format!("{missing} of {requests} requests have no response"))
+        Some(format!(
+            "{missing} of {requests} requests without a response"
+        ))
     } else if is_much(failed + open, attempted) {
         Some(format!(
-            "of {attempted} connections, {failed} failed and {open} were open at the end"
+            "{} attempted, {failed} failed, {open} open at the end",
+            counted_connections(attempted)
         ))
     } else {
         None
@@ -510,8 +524,9 @@ fn stands_still(job: &LoadJobReport, last_answer_ns: u64) -> Option<String> {
     let still = end_ns.saturating_sub(last_answer_ns) >= STILL_NS;
     (job.end == LoadEnd::Client && missing > 0 && still).then(|| {
         format!(
-            "no progress after {:.1} s: {missing} requests have no response",
-            last_answer_ns as f64 / 1e9
+            "no progress after {:.1} s: {} without a response",
+            last_answer_ns as f64 / 1e9,
+            counted_requests(missing)
         )
     })
 }
@@ -534,32 +549,37 @@ fn warnings(settled: &[SettledJob], plans: &[LoadJob]) -> Vec<String> {
         }
         if let Some(ns) = away(job) {
             say(format!(
-                "a worker stalled for {} ms: the tester had too little CPU time",
-                ns / 1_000_000
+                "a worker stalled for {}: the tester had too little CPU time",
+                time_ns(ns as f64)
             ));
         }
         if s.totals.rx.dropped_frames > 0 {
             say(format!(
-                "{} received frames were dropped because rings were full: the tester was too slow",
-                s.totals.rx.dropped_frames
+                "{} dropped because rings were full: the tester was too slow",
+                counted(
+                    s.totals.rx.dropped_frames,
+                    "received frame was",
+                    "received frames were"
+                )
             ));
         }
         if counters.rx_malformed > 0 {
             say(format!(
-                "{} packets were truncated or malformed",
-                counters.rx_malformed
+                "{} truncated or malformed",
+                counted(counters.rx_malformed, "packet was", "packets were")
             ));
         }
         if counters.rx_bad_checksum > 0 {
             say(format!(
-                "{} packets had a wrong IP, TCP or UDP checksum and were ignored: the device or the path corrupts packets",
-                counters.rx_bad_checksum
+                "{} ignored for a wrong IP, TCP or UDP checksum: the device or the path corrupts packets",
+                counted(counters.rx_bad_checksum, "packet", "packets")
             ));
         }
         let late: u64 = job.workers.iter().map(|w| w.lateness.late_reads).sum();
         if s.totals.unstamped && late > 0 && plan.end == LoadEnd::Client {
             say(format!(
-                "{late} frames were read late and have no kernel timestamps: their response times include the delay"
+                "{} read late, without kernel timestamps: response times include the delay",
+                counted_frames(late)
             ));
         }
         icmp(&s.totals.icmp, plan).into_iter().for_each(&mut say);
@@ -581,7 +601,8 @@ fn icmp(news: &IcmpNews, plan: &LoadJob) -> Vec<String> {
             _ => "ICMPv6",
         };
         warnings.push(format!(
-            "{n} {name} messages: destination unreachable, code {code} ({})",
+            "{}: destination unreachable, code {code} ({})",
+            counted(n, &format!("{name} message"), &format!("{name} messages")),
             unreachable(*version, *code)
         ));
     }
@@ -591,8 +612,9 @@ fn icmp(news: &IcmpNews, plan: &LoadJob) -> Vec<String> {
             LoadTransport::Udp => "larger datagrams are lost; use smaller messages",
         };
         warnings.push(format!(
-            "the path MTU is {} bytes, as reported by {} ICMP messages: {what}",
-            news.least_mtu, news.too_big
+            "the path MTU is {} bytes, as reported by {}: {what}",
+            news.least_mtu,
+            counted(news.too_big, "ICMP message", "ICMP messages")
         ));
     }
     warnings
@@ -618,14 +640,15 @@ fn udp_doubts(c: &Counters) -> Vec<String> {
     let mut doubts = Vec::new();
     if c.udp_by_order > 0 {
         doubts.push(format!(
-            "{} of {} responses did not carry the number of their request and were matched to the oldest request; latencies and counts of lost and late responses are estimates",
-            c.udp_by_order, c.responses
+            "{} of {} without the number of the request, matched to the oldest request; latencies and counts of lost and late responses are estimates",
+            c.udp_by_order,
+            counted(c.responses, "response", "responses")
         ));
     }
     if c.udp_given_up > 0 {
         doubts.push(format!(
-            "{} requests were counted as lost before their timeout, because too many were in flight",
-            c.udp_given_up
+            "{} counted as lost before the timeout, because too many were in flight",
+            counted(c.udp_given_up, "request was", "requests were")
         ));
     }
     doubts
@@ -701,7 +724,7 @@ mod tests {
         assert_eq!(still.by, Limiter::Path);
         assert_eq!(
             still.why,
-            "no progress after 4.0 s: 100 requests have no response"
+            "no progress after 4.0 s: 100 requests without a response"
         );
         // All requests were answered, or answers arrived until the end.
         for moving in [of(0, 4 * S), of(100, 9 * S + 1)] {
@@ -714,7 +737,7 @@ mod tests {
         let of = |report| limit(report, 10 * S, Lateness::default());
         let found = of(client(2_870));
         assert_eq!(found.by, Limiter::FarEnd);
-        assert_eq!(found.why, "2870 of 5000 requests have no response");
+        assert_eq!(found.why, "2870 of 5000 requests without a response");
         let mut unfinished = client(0);
         unfinished.totals.completed_connections = 7;
         unfinished.totals.failed_connections = 1;
@@ -723,7 +746,7 @@ mod tests {
         assert_eq!(found.by, Limiter::FarEnd);
         assert_eq!(
             found.why,
-            "of 10 connections, 1 failed and 2 were open at the end"
+            "10 connections attempted, 1 failed, 2 open at the end"
         );
     }
 
@@ -746,7 +769,7 @@ mod tests {
             };
             let found = limit(unsent, 10 * S, late());
             assert_eq!(found.by, Limiter::Tester);
-            assert!(found.why.contains("stalled for 1093 ms"), "{}", found.why);
+            assert!(found.why.contains("stalled for 1.09 s"), "{}", found.why);
         }
     }
 }

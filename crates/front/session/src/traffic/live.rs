@@ -27,6 +27,7 @@ use crate::{
     engine::{DeviceCounters, Ended},
     ports::{OpenPort, Sharing, Wire, far_end, is_of_a_lab, open_wire},
     prepare::Opening,
+    settle::counted_frames,
 };
 
 /// Reason for this driver if the plan leaves the driver open.
@@ -169,8 +170,9 @@ pub(crate) fn vanished(port: &OpenPort, ended: &Ended, taken: u64, down: bool) -
     let (taken, counted) = counted_late(before, || port.counters(), live, taken)?;
     let advice = if live { "; use xdp:" } else { "" };
     Some(format!(
-        "{}: the device accepted {taken} frames but counted only {counted} as sent; it dropped the rest silently, which is no loss of the device under test{advice}",
-        port.plan.locator
+        "{}: the device accepted {} but counted only {counted} as sent; it dropped the rest silently, which is no loss of the device under test{advice}",
+        port.plan.locator,
+        counted_frames(taken)
     ))
 }
 

@@ -1,9 +1,10 @@
 //! Converts the measurements of workers into the report. Every total is settled here, once, so that it adds up.
 
+use wb_figures::text::time_ns;
 use wb_measure::{Account, Measurement};
 use wb_model::{
     Driver, JobKind, Lateness, LatenessReport, Limit, LimitedBy, Limiter, Proto, Stream, Summary,
-    Totals,
+    Totals, counted,
     lateness::MISSED,
     report::{FlowReport, JobReport, PortReport, Rates, StreamReport, WorkerReport},
     units::WIRE_OVERHEAD,
@@ -18,8 +19,8 @@ use crate::{
     lateness,
     ports::OpenPort,
     settle::{
-        distribution, distributions_of, measurement_warnings, nothing_arrived, nothing_sent, share,
-        signal_name, times_of,
+        counted_frames, distribution, distributions_of, measurement_warnings, nothing_arrived,
+        nothing_sent, share, signal_name, stalls_explain, times_of,
     },
 };
 
@@ -687,8 +688,9 @@ fn deaf(downs: &[(String, LinkDown)], lost: Option<u64>) -> Option<String> {
     let lost = lost.filter(|n| *n > 0)?;
     let (port, down) = downs.iter().find(|(_, down)| down.set_down)?;
     Some(format!(
-        "{port} was set down on this host ({}), so the {lost} lost frames do not describe the device",
-        when(down)
+        "{port} was set down on this host ({}), so the loss of {} does not describe the device",
+        when(down),
+        counted_frames(lost)
     ))
 }
 
@@ -702,7 +704,8 @@ fn unrecognised(totals: &Totals) -> Option<String> {
     let about = offered - offered / 10..=offered + offered / 10;
     (received == 0 && foreign > 0 && about.contains(&foreign)).then(|| {
         format!(
-            "{foreign} frames arrived but were not recognised as frames of this run, {offered} were sent"
+            "{} arrived, not recognised as sent by this run, which sent {offered}",
+            counted_frames(foreign)
         )
     })
 }
@@ -722,7 +725,8 @@ fn missing_because(
     let ours = totals.rx_dropped_frames.unwrap_or(0);
     if ours > 0 {
         return Some(Limiter::Tester.because(format!(
-            "its receiver dropped {ours} frames, {lost} lost in total"
+            "its receiver dropped {}, {lost} lost in total",
+            counted_frames(ours)
         )));
     }
     let drops = device_drops(run, ended);
@@ -738,19 +742,19 @@ fn missing_because(
     }
     if let Some((port, down)) = receiving_downs(run, ended).next() {
         let (port, when) = (&port.plan.locator, when(down));
-        let why = format!("down at {port} ({when}), {lost} frames lost");
+        let why = format!("down at {port} ({when}), {} lost", counted_frames(lost));
         return Some(Limiter::Link.because(why));
     }
     let late = lateness.all.late_departures;
     Some(if late >= lost {
-        let why = format!("stalls can explain the {lost} lost frames");
-        Limiter::Tester.because(why)
+        Limiter::Tester.because(stalls_explain(lost))
     } else if late > 0 && totals.received_frames != Some(0) {
         Limiter::Path.because(format!(
-            "{lost} frames lost, up to {late} of them because of tester stalls"
+            "{} lost, up to {late} of them because of tester stalls",
+            counted_frames(lost)
         ))
     } else {
-        Limiter::Path.because(format!("{lost} frames lost"))
+        Limiter::Path.because(format!("{} lost", counted_frames(lost)))
     })
 }
 
@@ -760,18 +764,21 @@ fn unsent_because(run: &Traffic, totals: &Totals) -> Option<Limit> {
     let late = &lateness_of(run);
     if late.missed_departures > unsent / 2 {
         return Some(Limiter::Tester.because(format!(
-            "stalled for {} ms in total, {unsent} frames unsent",
-            late.stalled_ns / 1_000_000
+            "stalled for {} in total, {} unsent",
+            time_ns(late.stalled_ns as f64),
+            counted_frames(unsent)
         )));
     }
     if let Some((port, _, _)) = link_downs(run).first() {
         let rest = unsent.saturating_sub(late.missed_departures);
-        return Some(Limiter::Link.because(format!("down at {port}, {rest} frames unsent")));
+        let why = format!("down at {port}, {} unsent", counted_frames(rest));
+        return Some(Limiter::Link.because(why));
     }
     let interface = not_taken_because(run, totals, unsent);
     Some(interface.unwrap_or_else(|| {
         Limiter::Tester.because(format!(
-            "the sender could not keep up, {unsent} frames unsent"
+            "the sender could not keep up, {} unsent",
+            counted_frames(unsent)
         ))
     }))
 }
@@ -784,7 +791,7 @@ fn not_taken_because(run: &Traffic, totals: &Totals, unsent: u64) -> Option<Limi
         _ => format!(", {unsent} unsent"),
     };
     if refused > unsent / 2 {
-        let why = format!("{refused} frames refused{and}");
+        let why = format!("{} refused{and}", counted_frames(refused));
         return Some(Limiter::SendingInterface.because(why));
     }
     let mut ports = run.ports.iter().enumerate();
@@ -920,7 +927,10 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
     // If everything sent came back, the dropped frames did not belong to the test.
     if totals.offered_frames.is_none() || totals.lost_frames.is_some_and(|n| n > 0) {
         for (port, n) in device_drops(run, ended) {
-            warnings.push(format!("{port}: the interface dropped {n} frames"));
+            warnings.push(format!(
+                "{port}: the interface dropped {}",
+                counted_frames(n)
+            ));
         }
     }
     for (port, times, ns) in link_downs(run) {
@@ -1061,14 +1071,20 @@ fn unplanned(run: &Traffic, settled: &SettledDirection, direction: &Direction) -
     let counters = counters.unwrap_or_default();
     let sends = direction.tx.is_some();
     let said = |n: u64, what: String| {
-        (n > 0).then(|| format!("{n} frames had a tag of {what}; they count as foreign"))
+        (n > 0).then(|| {
+            format!(
+                "{} had a tag of {what}: counted as foreign",
+                counted_frames(n)
+            )
+        })
     };
     let of_flows = match (sends, run.plan.traffic[direction.job].flows) {
         (true, _) => {
             "another run (a second tester, or delayed frames of an earlier run)".to_owned()
         }
         (false, Some(flows)) => {
-            format!("flows beyond the {flows} planned ones (set `--flows N`)")
+            let planned = counted(flows, "planned one", "planned ones");
+            format!("flows beyond the {planned} (set `--flows N`)")
         }
         (false, None) => {
             "a run other than the tracked one (select it with `--first-flow N`)".to_owned()
@@ -1179,9 +1195,7 @@ mod tests {
         };
         assert_eq!(
             of(0, 998, 0).as_deref(),
-            Some(
-                "998 frames arrived but were not recognised as frames of this run, 1000 were sent"
-            )
+            Some("998 frames arrived, not recognised as sent by this run, which sent 1000")
         );
         for (received, foreign, unplanned) in [(0, 0, 0), (0, 40, 0), (1, 999, 0), (0, 1000, 1000)]
         {

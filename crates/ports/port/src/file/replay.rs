@@ -73,7 +73,7 @@ impl FileRx {
                 Err(fault) => {
                     let n = entries.len();
                     warnings.push(format!(
-                        "{fault}; only the {n} frames before it are replayed"
+                        "{fault}; only the frames before it are replayed ({n})"
                     ));
                     break;
                 }

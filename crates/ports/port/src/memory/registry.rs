@@ -48,7 +48,7 @@ impl Registry {
         };
         if made.second.is_some() && made.queues != options.queues {
             return wrong(format!(
-                "{} queues requested, but the other end has {}",
+                "queues requested: {}, at the other end: {}",
                 options.queues, made.queues
             ));
         }
@@ -113,7 +113,7 @@ mod tests {
         };
         assert_eq!(
             registry.open(&four).unwrap_err().to_string(),
-            "memory:x: 4 queues requested, but the other end has 1"
+            "memory:x: queues requested: 4, at the other end: 1"
         );
         assert!(registry.open(&options("x")).is_ok());
     }

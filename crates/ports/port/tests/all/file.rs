@@ -170,7 +170,7 @@ fn a_damaged_end_is_a_warning() {
     let warning = &port.facts.warnings[0];
     assert!(
         warning.contains("truncated")
-            && warning.ends_with("; only the 2 frames before it are replayed"),
+            && warning.ends_with("; only the frames before it are replayed (2)"),
         "{warning}"
     );
 }

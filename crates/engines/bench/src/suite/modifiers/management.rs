@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use wb_model::{
     Plan, Report,
     bench::{MANAGEMENT, Queries, SuitePlan, SuiteResult},
+    counted,
     load::{LoadJob, LoadMessage},
     units::Span,
 };
@@ -65,20 +66,22 @@ pub(in super::super) fn conclude_queries(
         errors,
         unanswered,
     } = all;
-    // A warning is printed once for all tests, so it has no count.
-    let dumb = |of: &str| {
-        format!(
-            "none of {of} SNMP queries{to} was answered: no agent is listening, or the community is wrong"
-        )
-    };
+    let queries = counted(sent, "SNMP query", "SNMP queries");
     let not_sent = format!("no SNMP query{to} could be sent");
+    let silent = "no agent is listening, or the community is wrong";
     let (note, warning) = match all {
         _ if sent == 0 => (not_sent.clone(), Some(not_sent)),
-        _ if answered + errors == 0 => (dumb(&sent.to_string()), Some(dumb("the"))),
-        _ if answered == sent => (format!("all {sent} SNMP queries{to} were answered"), None),
+        // A warning is printed once for all tests, so it has no count.
+        _ if answered + errors == 0 => (
+            format!("{queries}{to}: none answered: {silent}"),
+            Some(format!(
+                "none of the SNMP queries{to} was answered: {silent}"
+            )),
+        ),
+        _ if answered == sent => (format!("{queries}{to}: all answered"), None),
         _ => (
             format!(
-                "{sent} SNMP queries{to}: {answered} answered, {errors} answered with an error, {unanswered} unanswered"
+                "{queries}{to}: {answered} answered, {errors} answered with an error, {unanswered} unanswered"
             ),
             None,
         ),

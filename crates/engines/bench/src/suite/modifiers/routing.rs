@@ -4,6 +4,7 @@
 use wb_model::{
     Plan, Report,
     bench::{ROUTING, SuitePlan, SuiteResult},
+    counted,
     load::{LoadJob, LoadMessage},
     units::Span,
 };
@@ -55,8 +56,9 @@ pub(in super::super) fn conclude_updates(result: &mut SuiteResult) {
     let without = trials
         .filter(|trial| trial.routing_updates == Some(0))
         .count();
+    let updates = counted(all, "RIPv2 update", "RIPv2 updates");
     result.notes.push(match without {
-        0 => format!("{all} RIPv2 updates sent; each trial started with one"),
-        n => format!("{all} RIPv2 updates sent; trials without any: {n}"),
+        0 => format!("{updates} sent; each trial started with one"),
+        n => format!("{updates} sent; trials without any: {n}"),
     });
 }
