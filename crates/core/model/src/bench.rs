@@ -418,9 +418,7 @@ impl FromStr for Count {
     type Err = ParseUnitError;
 
     fn from_str(text: &str) -> Result<Self, ParseUnitError> {
-        parse_count(text)
-            .map(Self)
-            .map_err(|_| ParseUnitError::new(text, "a number, such as 800, 20k or 1.5m"))
+        parse_count(text).map(Self)
     }
 }
 

@@ -178,10 +178,7 @@ struct TcpArgs {
 }
 
 fn size(text: &str) -> Result<u32, String> {
-    wb_model::units::parse_count(text)
-        .ok()
-        .and_then(|n| u32::try_from(n).ok())
-        .ok_or_else(|| format!("expected a number of bytes, got {text:?}"))
+    count_in::<u32>(0..)(text)
 }
 
 fn request(text: &str) -> Result<LoadMessage, String> {
