@@ -244,6 +244,11 @@ impl SuitePlan {
                     place, "{name} must be a load above 0, such as 100kpps, 40% or 20k";
             }
         }
+        if let (Some(min), Some(max)) = (self.min, self.max)
+            && min.exceeds(max)
+        {
+            found.problem(place, format!("min must be at most max ({max}), got {min}"));
+        }
         for (name, share) in [
             ("precision", search.precision),
             ("resolution", search.resolution),
@@ -356,5 +361,29 @@ fn check_streams(job: &TrafficJob, found: &mut Findings) {
         job.streams.is_empty() => place, "the traffic job has no streams";
         replays => place, "replay streams cannot be benchmarked (their sizes and times are fixed); use generated streams";
         !replays && !numbered => place, "frames without a test tag cannot be identified; remove tag = \"none\"";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::text::plan_from_toml;
+
+    #[test]
+    fn the_lowest_load_is_at_most_the_highest() {
+        let is_refused = |loads: &str| {
+            let text = format!(
+                "[[port]]\nname = \"tx\"\nlocator = \"eth8\"\n[[port]]\nname = \"rx\"\nlocator = \"eth9\"\n\
+                 [[traffic]]\ntx = \"tx\"\nrx = \"rx\"\n[[traffic.stream]]\n[procedure.suite]\n{loads}"
+            );
+            let refused = plan_from_toml("plan", &text).unwrap().validate().err();
+            refused.is_some_and(|error| error.to_string().contains("min must be at most max"))
+        };
+        assert!(is_refused("min = \"10kpps\"\nmax = \"1kpps\""));
+        assert!(is_refused("min = \"10k\"\nmax = \"9999pps\""));
+        assert!(is_refused("min = \"50%\"\nmax = \"40%\""));
+        assert!(!is_refused("min = \"1kpps\"\nmax = \"1kpps\""));
+        // The frame size decides.
+        assert!(!is_refused("min = \"10mbps\"\nmax = \"1kpps\""));
+        assert!(!is_refused("min = \"10kpps\""));
     }
 }

@@ -59,7 +59,7 @@ pub(crate) struct SuiteArgs {
     /// rate, or the tester's limit].
     #[arg(long, value_name = "LOAD")]
     max: Option<Load>,
-    /// Lowest load to try.
+    /// Lowest load to try, at most --max.
     #[arg(long, value_name = "LOAD")]
     min: Option<Load>,
     /// Length of a deciding trial; latency: of a stream, without measurement in its first half; recovery: of the

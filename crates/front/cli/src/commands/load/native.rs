@@ -151,8 +151,8 @@ struct TcpArgs {
     /// capped at 200 ms.
     #[arg(long, value_name = "TIME", default_value = "1s")]
     retransmit: Span,
-    /// Maximum transmissions of a segment.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = count_in::<u8>(0..))]
+    /// Maximum transmissions of a segment, 1 to 255.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = count_in::<u8>(1..))]
     tries: u8,
     /// Time limit from the first SYN to its answer; 0s: no limit.
     #[arg(long, value_name = "TIME", default_value = "10s")]
