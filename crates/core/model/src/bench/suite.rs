@@ -406,7 +406,7 @@ pub struct SuiteTimes {
     /// Ramp-up time from zero to the full rate before each trial (default 500 ms). Frames of the ramp-up are not
     /// counted.
     pub ramp: Span,
-    /// Time after a trial to wait for frames in flight (default 500 ms).
+    /// Time after a trial to wait for frames in flight, up to 1m (default 500 ms).
     pub drain: Span,
     /// Pause between two trials (default 500 ms).
     pub settle: Span,

@@ -152,7 +152,7 @@ pub(crate) struct CaptureArgs {
     /// Print live lines instead of the full-screen view of a terminal.
     #[arg(long, help_heading = "Output and judgement")]
     plain: bool,
-    /// Interval between live lines.
+    /// Interval between live lines, 100ms to 1m.
     #[arg(
         long,
         value_name = "TIME",

@@ -87,7 +87,7 @@ pub(crate) struct HttpArgs {
         help_heading = "Connections"
     )]
     streams: u32,
-    /// Pipelined requests per HTTP/1.1 connection.
+    /// Pipelined requests per HTTP/1.1 connection, 1 to 1000.
     #[arg(
         long,
         value_name = "N",

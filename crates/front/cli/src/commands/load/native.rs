@@ -53,10 +53,10 @@ pub(super) struct NativeArgs {
     /// Own address of the server port.
     #[arg(long, value_name = "ADDR")]
     server_address: Vec<AddressRange>,
-    /// Number of workers of the client port, which share its queues.
+    /// Number of workers of the client port, 1 to 64, which share its queues.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(0..))]
     workers: u32,
-    /// Number of workers of the server port.
+    /// Number of workers of the server port, 1 to 64.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(0..))]
     server_workers: u32,
     /// CPUs for the workers, client first: 2,3 or 2-5 [default: chosen by the program].
@@ -112,7 +112,7 @@ struct TrafficArgs {
     /// Requests per connection before it is closed; 0: no limit [default: 1; 0 with --cc, --rps, --pps or --bps].
     #[arg(long, value_name = "N", value_parser = count_in::<u32>(0..))]
     requests: Option<u32>,
-    /// Number of requests sent back to back.
+    /// Number of requests sent back to back, 1 to 100.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u16>(0..))]
     pipeline: u16,
     /// Send SYN packets or datagrams without waiting for answers.
