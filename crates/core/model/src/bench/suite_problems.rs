@@ -395,7 +395,7 @@ mod tests {
     #[test]
     fn the_drain_is_that_of_a_trial_at_most() {
         let said = |drain: &str| refused(&format!("times = {{ drain = {drain:?} }}"));
-        assert_eq!(said("1m"), "");
+        assert!(!said("1m").contains("times.drain"));
         assert!(said("61s").contains("times.drain must be at most 1m, got 61s"));
     }
 }

@@ -10,7 +10,11 @@ use serde_json::Value;
 use wb_model::{LiveLine, Plan, Report, bench::LbFile};
 
 use crate::{
-    commands::{bench::compare::CompareDocument, doctor::DoctorDocument, lab::LabDocument},
+    commands::{
+        bench::compare::CompareDocument, capture::CaptureStatsDocument, demo::DemoDocument,
+        doctor::DoctorDocument, lab::LabDocument, read::ReadDocument, selftest::SelfTestDocument,
+    },
+    pktgen::{PgrxDocument, PktgenDeviceDocument},
     run::print,
 };
 
@@ -137,7 +141,20 @@ enum Document {
     Linerate,
     /// Changes of `bench compare --json`.
     Compare,
+    /// Packets, test frames or files of `read --json`.
+    Read,
+    /// The file of `capture --stats-file`.
+    CaptureStats,
+    /// Losses of `capture --self-test --json`.
+    SelfTest,
+    /// Trials of `demo --json`.
+    Demo,
+    /// The file DEVICE.result.json of `pktgen`.
+    PktgenDevice,
+    /// The file pgrx.json of `pktgen`.
+    Pgrx,
     /// The short form of a plan for `bench lb`.
+    #[value(alias = "lb")]
     BenchPlan,
 }
 
@@ -151,6 +168,12 @@ pub(crate) fn schema(args: &SchemaArgs) -> Result<u8> {
         Document::Labs => schemars::schema_for!(LabDocument<'_>),
         Document::Linerate => schemars::schema_for!(wb_render::linerate::LinerateDocument),
         Document::Compare => schemars::schema_for!(CompareDocument),
+        Document::Read => schemars::schema_for!(ReadDocument),
+        Document::CaptureStats => schemars::schema_for!(CaptureStatsDocument),
+        Document::SelfTest => schemars::schema_for!(SelfTestDocument),
+        Document::Demo => schemars::schema_for!(DemoDocument<'_>),
+        Document::PktgenDevice => schemars::schema_for!(PktgenDeviceDocument<'_>),
+        Document::Pgrx => schemars::schema_for!(PgrxDocument<'_>),
         Document::BenchPlan => schemars::schema_for!(LbFile),
     };
     print(&serde_json::to_string_pretty(&schema)?);
