@@ -126,7 +126,7 @@ impl From<LbPlan> for Plan {
 pub struct LbSide {
     /// Port: `IF`, `NODE/IF`, `xdp:IF`, `packet:IF`.
     pub port: Locator,
-    /// Queue pairs to open, each with a dedicated worker (default 1).
+    /// Queue pairs to open, each with a dedicated worker, 1 to 64 (default 1).
     #[serde(default = "one_worker", skip_serializing_if = "is_one")]
     pub workers: u32,
     /// CPUs for the workers. Empty: the program chooses them.
@@ -268,7 +268,7 @@ pub struct LbTimes {
     /// Ramp-up time from zero to the full rate, during which flows are opened (default 400 ms). It is longer if there
     /// are many flows.
     pub ramp: Span,
-    /// Time after a trial to wait for frames in flight (default 300 ms).
+    /// Time after a trial to wait for frames in flight, up to 1m (default 300 ms).
     pub drain: Span,
     /// Time limit of all tests together (default 270 s). A search that has used its part ends with its best result.
     pub budget: Span,
@@ -418,9 +418,7 @@ impl FromStr for Count {
     type Err = ParseUnitError;
 
     fn from_str(text: &str) -> Result<Self, ParseUnitError> {
-        parse_count(text)
-            .map(Self)
-            .map_err(|_| ParseUnitError::new(text, "a number, such as 800, 20k or 1.5m"))
+        parse_count(text).map(Self)
     }
 }
 

@@ -351,7 +351,7 @@ pub fn parse_share(text: &str) -> Result<Rational, ParseUnitError> {
         Some(n) => (n, 100),
         None => (text.trim(), 1),
     };
-    let value = Rational::parse_decimal(number.trim()).ok_or_else(error)?;
+    let value = Rational::parse_decimal(number.trim()).map_err(|_| error())?;
     let share = value.over(Rational::whole(scale)).ok_or_else(error)?;
     if share.numerator() > share.denominator() {
         Err(error())

@@ -381,11 +381,12 @@ pub enum LoadClose {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadRate {
-    /// New connections per second; 0 means none; `"max"` means as fast as possible with `cc` concurrent connections.
+    /// New connections per second; `"max"` means as fast as possible with `cc` concurrent connections. 0 means none;
+    /// if all clients have it, `load --control` is required.
     #[serde(skip_serializing_if = "Option::is_none", with = "count_or_max")]
     #[schemars(with = "Option<CountOrMax>")]
     pub cps: Option<u64>,
-    /// Concurrent connections; 0 means none.
+    /// Concurrent connections; 0 means none; if all clients have it, `load --control` is required.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub cc: Option<u64>,
@@ -410,6 +411,13 @@ pub struct LoadRate {
 impl LoadRate {
     /// Value of `cps` and `rps` for `"max"`. There is no target rate, so nothing counts as unsent.
     pub const MAX: u64 = u64::MAX - 1;
+
+    /// Returns true if a limit of 0 prevents every connection and every request.
+    #[must_use]
+    pub fn sends_nothing(&self) -> bool {
+        let given = [self.cps, self.cc, self.rps, self.pps, self.bps];
+        [self.cps, self.cc].contains(&Some(0)) || given.into_iter().flatten().max() == Some(0)
+    }
 }
 
 /// Number or `"max"`.
@@ -534,7 +542,7 @@ pub struct LoadTcp {
     /// Initial retransmission timeout, used until the round-trip time is known (default 1 s). Later the timeout follows
     /// the round-trip time, and the minimum timeout is this value or 200 ms if that is less.
     pub retransmit: Span,
-    /// Maximum number of transmissions of a segment (default 5).
+    /// Maximum number of transmissions of a segment, 1 to 255 (default 5).
     pub tries: u8,
     /// Double the timeout with each retransmission (RFC 6298 section 5.5; default true).
     pub backoff: bool,

@@ -549,6 +549,10 @@ fn check_stream(place: &str, stream: &Stream, found: &mut Findings) {
     rules! { found:
         stream.ipv6 && !stream.is_ipv6() => place, "ipv6 is set but the addresses are IPv4";
         stream.proto == Proto::Arp && stream.is_ipv6() => place, "proto arp needs IPv4 addresses";
+        stream.proto == Proto::Raw && (stream.src.is_some() || stream.dst.is_some() || stream.ipv6) =>
+            place, "proto raw has no IP header; remove src, dst and ipv6";
+        stream.proto == Proto::Raw && (stream.sport.is_some() || stream.dport.is_some()) =>
+            place, "proto raw has no ports; remove sport and dport";
     }
     check_size(place, stream, found);
     check_rate(place, stream, found);
@@ -729,6 +733,24 @@ mod tests {
         assert!(said(false, &[Routing]).contains("need IPv6"));
         assert!(said(true, &[Routing, HopByHop]).contains("must be the first header"));
         assert!(said(true, &[Routing, Routing]).contains("duplicate header"));
+    }
+
+    #[test]
+    fn raw_frames_have_no_addresses_and_no_ports() {
+        let said = |change: fn(&mut Stream)| {
+            let mut stream = Stream {
+                proto: Proto::Raw,
+                ..Stream::default()
+            };
+            change(&mut stream);
+            let refused = plan(stream).validate().err();
+            refused.map_or_else(String::new, |error| error.to_string())
+        };
+        assert_eq!(said(|_| ()), "");
+        assert!(said(|s| s.src = Some("198.18.1.2".parse().unwrap())).contains("no IP header"));
+        assert!(said(|s| s.dst = Some("198.19.1.2".parse().unwrap())).contains("no IP header"));
+        assert!(said(|s| s.ipv6 = true).contains("no IP header"));
+        assert!(said(|s| s.dport = Some("9".parse().unwrap())).contains("no ports"));
     }
 
     #[test]

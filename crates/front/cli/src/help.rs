@@ -575,6 +575,28 @@ mod tests {
         });
     }
 
+    #[test]
+    fn man_pages_name_exit_codes_and_related_pages() {
+        all(&built(), "wirebench", &mut |command, name| {
+            let (file, page) = crate::commands::meta::man_page(command).unwrap();
+            assert_eq!(page.matches(".SH \"EXIT STATUS\"\n").count(), 1, "{name}");
+            let (_, related) = page.split_once(".SH \"SEE ALSO\"\n").unwrap();
+            assert_eq!(
+                related.contains(".BR wirebench (1)"),
+                file != "wirebench.1",
+                "{name}"
+            );
+            for below in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+                let (below, _) = crate::commands::meta::man_page(below).unwrap();
+                let page = below.trim_end_matches(".1").replace('-', "\\-");
+                assert!(
+                    related.contains(&format!(".BR {page} (1)")),
+                    "{name}: {page}"
+                );
+            }
+        });
+    }
+
     /// Returns the parser of an option alone.
     fn parser(arg: &Arg) -> Command {
         let alone = Arg::new("value").value_parser(arg.get_value_parser().clone());

@@ -83,6 +83,18 @@ pub(crate) fn name_jobs(plan: &mut Plan) {
 
 /// Opens the ports of the plan's loads: one port for each load, in the order of the loads.
 pub(crate) fn open(plan: &Plan, opening: &mut Opening<'_>) -> Result<Vec<OpenPort>, StartError> {
+    // A rate of 0 is useful only if it can be changed during the run.
+    let is_client = |job: &&LoadJob| job.end == LoadEnd::Client;
+    let mut clients = plan.loads.iter().filter(is_client).peekable();
+    if opening.environment.control.is_none()
+        && clients.peek().is_some()
+        && clients.all(|job| job.rate.sends_nothing())
+    {
+        return Err(StartError::stream(
+            "load, rate",
+            "must be at least 1, got 0; 0 needs --control, which changes the rate during the run",
+        ));
+    }
     let port = |job: &LoadJob| plan.ports.iter().find(|port| port.name == job.port);
     let jobs = plan.loads.iter().filter_map(|job| Some((job, port(job)?)));
     let wires = jobs

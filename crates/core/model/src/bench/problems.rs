@@ -47,6 +47,14 @@ impl LbPlan {
                 "server.port", "{} is also client.port; use two ports", self.server.port;
             !(least..=most).contains(&every) => "device.every", "must be between {least} and {most}, got {every}";
         }
+        let drain = self.times.drain;
+        rules! { found: drain > most => "times.drain", "must be at most {most}, got {drain}"; }
+        for (place, workers) in [
+            ("client.workers", self.client.workers),
+            ("server.workers", self.server.workers),
+        ] {
+            rules! { found: !(1..=64).contains(&workers) => place, "must be between 1 and 64, got {workers}"; }
+        }
         for (place, time) in [
             ("times.trial", self.times.trial),
             ("times.confirm", self.times.confirm),
@@ -208,6 +216,8 @@ mod tests {
         plan.device.probes[1].counters.clear();
         plan.tests[0].sizes = vec![64];
         plan.tests[0].trials = 0;
+        plan.times.drain = Span::from_secs(61);
+        plan.client.workers = 65;
         let whole = Plan {
             ports: vec![PortPlan::new("a", "memory:a".parse().unwrap())],
             ..Plan::from(plan)
@@ -222,12 +232,14 @@ mod tests {
             "needs counters or gauges",
             "sizes do not apply to cps",
             "trials must be between 1 and 100, got 0",
+            "times.drain: must be at most 1m, got 61s",
+            "client.workers: must be between 1 and 64, got 65",
             "resolution must be between 0.1% and 50%, got 0",
             "creates its ports and jobs",
         ] {
             assert!(said.iter().any(|s| s.contains(part)), "{part}: {said:#?}");
         }
-        assert_eq!(said.len(), 9, "{said:#?}");
+        assert_eq!(said.len(), 11, "{said:#?}");
     }
 
     #[test]

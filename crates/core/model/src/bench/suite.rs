@@ -39,7 +39,7 @@ pub struct SuitePlan {
     /// found to offer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<Load>,
-    /// Lowest load to try.
+    /// Lowest load to try, at most `max`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<Load>,
     /// Measure the maximum load that the tester can offer before the first test (default true).
@@ -259,6 +259,29 @@ pub enum Load {
     Number(u64),
 }
 
+impl Load {
+    /// Returns true if this load is larger than another one of the same unit.
+    pub(crate) fn exceeds(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Rate(Rate::L1(a)), Self::Rate(Rate::L1(b)))
+            | (Self::Rate(Rate::L2(a)), Self::Rate(Rate::L2(b)))
+            | (Self::Rate(Rate::Percent(a)), Self::Rate(Rate::Percent(b))) => {
+                a.as_f64() > b.as_f64()
+            }
+            _ => matches!((self.count(), other.count()), (Some(a), Some(b)) if a > b),
+        }
+    }
+
+    /// Returns the load if it is a number, or a number of frames per second.
+    fn count(self) -> Option<f64> {
+        match self {
+            Self::Number(number) => Some(number as f64),
+            Self::Rate(Rate::Pps(number)) => Some(number.as_f64()),
+            Self::Rate(_) => None,
+        }
+    }
+}
+
 impl FromStr for Load {
     type Err = ParseUnitError;
 
@@ -383,7 +406,7 @@ pub struct SuiteTimes {
     /// Ramp-up time from zero to the full rate before each trial (default 500 ms). Frames of the ramp-up are not
     /// counted.
     pub ramp: Span,
-    /// Time after a trial to wait for frames in flight (default 500 ms).
+    /// Time after a trial to wait for frames in flight, up to 1m (default 500 ms).
     pub drain: Span,
     /// Pause between two trials (default 500 ms).
     pub settle: Span,

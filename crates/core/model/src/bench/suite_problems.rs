@@ -244,6 +244,11 @@ impl SuitePlan {
                     place, "{name} must be a load above 0, such as 100kpps, 40% or 20k";
             }
         }
+        if let (Some(min), Some(max)) = (self.min, self.max)
+            && min.exceeds(max)
+        {
+            found.problem(place, format!("min must be at most max ({max}), got {min}"));
+        }
         for (name, share) in [
             ("precision", search.precision),
             ("resolution", search.resolution),
@@ -289,7 +294,9 @@ impl SuitePlan {
             rules! { found: time < SHORTEST => place, "{name} must be at least {SHORTEST}, got {time}"; }
         }
         let latency = &self.latency;
+        let drain = self.times.drain;
         rules! { found:
+            drain > Span::from_secs(60) => place, "times.drain must be at most 1m, got {drain}";
             latency.after >= latency.duration =>
                 place, "latency.after must be less than latency.duration: got {} of {}", latency.after, latency.duration;
             !(1..=1000).contains(&latency.repetitions) =>
@@ -356,5 +363,39 @@ fn check_streams(job: &TrafficJob, found: &mut Findings) {
         job.streams.is_empty() => place, "the traffic job has no streams";
         replays => place, "replay streams cannot be benchmarked (their sizes and times are fixed); use generated streams";
         !replays && !numbered => place, "frames without a test tag cannot be identified; remove tag = \"none\"";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::text::plan_from_toml;
+
+    /// Returns the problems of a plan with these keys of its suite.
+    fn refused(keys: &str) -> String {
+        let text = format!(
+            "[[port]]\nname = \"tx\"\nlocator = \"eth8\"\n[[port]]\nname = \"rx\"\nlocator = \"eth9\"\n\
+             [[traffic]]\ntx = \"tx\"\nrx = \"rx\"\n[[traffic.stream]]\n[procedure.suite]\n{keys}"
+        );
+        let refused = plan_from_toml("plan", &text).unwrap().validate().err();
+        refused.map_or_else(String::new, |error| error.to_string())
+    }
+
+    #[test]
+    fn the_lowest_load_is_at_most_the_highest() {
+        let is_refused = |loads: &str| refused(loads).contains("min must be at most max");
+        assert!(is_refused("min = \"10kpps\"\nmax = \"1kpps\""));
+        assert!(is_refused("min = \"10k\"\nmax = \"9999pps\""));
+        assert!(is_refused("min = \"50%\"\nmax = \"40%\""));
+        assert!(!is_refused("min = \"1kpps\"\nmax = \"1kpps\""));
+        // The frame size decides.
+        assert!(!is_refused("min = \"10mbps\"\nmax = \"1kpps\""));
+        assert!(!is_refused("min = \"10kpps\""));
+    }
+
+    #[test]
+    fn the_drain_is_that_of_a_trial_at_most() {
+        let said = |drain: &str| refused(&format!("times = {{ drain = {drain:?} }}"));
+        assert!(!said("1m").contains("times.drain"));
+        assert!(said("61s").contains("times.drain must be at most 1m, got 61s"));
     }
 }

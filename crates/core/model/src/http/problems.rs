@@ -1,6 +1,6 @@
 //! Checks of one HTTP load, as far as they need only the job.
 
-use super::{HttpCall, HttpJob, HttpUrl, HttpVersion, Scheme, TlsVersion};
+use super::{Arrivals, HttpCall, HttpJob, HttpUrl, HttpVersion, Scheme, TlsVersion};
 use crate::{
     units::Span,
     validate::{Findings, PlanProblem, rules},
@@ -152,6 +152,8 @@ impl HttpJob {
                 "rate", "must be above 0 in at least one stage";
             self.patience.is_some() && self.rate.is_empty() =>
                 "patience", "patience needs rate";
+            self.arrivals == Arrivals::Poisson && self.rate.is_empty() =>
+                "arrivals", "poisson needs rate; without a rate, a connection sends the next request after its response";
         }
     }
 }
@@ -209,6 +211,22 @@ mod tests {
             change(&mut job);
             assert_eq!(places(&job), [place]);
         }
+    }
+
+    #[test]
+    fn poisson_arrivals_need_a_rate() {
+        let mut job = HttpJob {
+            url: "http://h/".to_owned(),
+            arrivals: Arrivals::Poisson,
+            ..HttpJob::default()
+        };
+        assert_eq!(places(&job), ["arrivals"]);
+        job.rate = vec![crate::http::HttpStage {
+            from: 9.0,
+            to: 9.0,
+            time: None,
+        }];
+        assert_eq!(places(&job), [""; 0]);
     }
 
     #[test]

@@ -291,6 +291,7 @@ impl LoadJob {
         rules! { found:
             !(1..=1 << 30).contains(&tcp.window) => "tcp.window", "must be between 1 and 1073741824, got {}", tcp.window;
             tcp.retransmit == Span::default() => "tcp.retransmit", "must be above 0";
+            tcp.tries == 0 => "tcp.tries", "must be between 1 and 255, got 0";
         }
     }
 }
@@ -445,6 +446,32 @@ mod tests {
         assert_eq!(job.problems(), []);
     }
 
+    #[test]
+    fn a_limit_of_0_sends_nothing() {
+        let rate = |cps, cc, rps| LoadRate {
+            cps,
+            cc,
+            rps,
+            ..LoadRate::default()
+        };
+        for rate in [
+            rate(Some(0), None, None),
+            rate(Some(0), Some(9), None),
+            rate(Some(9), Some(0), None),
+            rate(None, None, Some(0)),
+        ] {
+            assert!(rate.sends_nothing(), "{rate:?}");
+        }
+        for rate in [
+            rate(None, None, None),
+            rate(Some(1), None, None),
+            // Connections without requests.
+            rate(None, Some(9), Some(0)),
+        ] {
+            assert!(!rate.sends_nothing(), "{rate:?}");
+        }
+    }
+
     /// Place of a problem, and the change that causes it.
     type Spoilt = (&'static str, fn(&mut LoadJob));
 
@@ -551,6 +578,7 @@ mod tests {
         }),
         ("tcp.window", |j| j.tcp.window = 0),
         ("tcp.retransmit", |j| j.tcp.retransmit = Span::default()),
+        ("tcp.tries", |j| j.tcp.tries = 0),
     ];
 
     const SERVERS: &[Spoilt] = &[

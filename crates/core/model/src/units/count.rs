@@ -4,7 +4,7 @@ use std::{fmt, marker::PhantomData};
 
 use serde::{Deserialize, Deserializer, de};
 
-use super::{parse_count, parse_number};
+use super::{ParseUnitError, parse_count, parse_number};
 
 /// Reads a whole number, or text such as `"20k"`.
 pub(crate) fn count<'de, D: Deserializer<'de>, N: TryFrom<u64>>(
@@ -32,6 +32,20 @@ pub(crate) fn optional_number<'de, D: Deserializer<'de>>(
     Option::<Number>::deserialize(deserializer).map(|number| number.map(|number| number.0))
 }
 
+/// Returns the largest number of a type.
+#[must_use]
+pub fn largest<T: TryFrom<u64>>() -> u64 {
+    (0..64)
+        .map(|shift| u64::MAX >> shift)
+        .find(|n| T::try_from(*n).is_ok())
+        .unwrap_or(0)
+}
+
+fn too_large<N: TryFrom<u64>, E: de::Error>(given: impl fmt::Display) -> E {
+    let largest = largest::<N>();
+    E::custom(format!("{given} is too large; the largest is {largest}"))
+}
+
 struct Count<N>(N);
 
 impl<'de, N: TryFrom<u64>> Deserialize<'de> for Count<N> {
@@ -46,7 +60,7 @@ impl<'de, N: TryFrom<u64>> Deserialize<'de> for Count<N> {
             }
 
             fn visit_u64<E: de::Error>(self, n: u64) -> Result<Count<N>, E> {
-                let count = N::try_from(n).map_err(|_| E::custom(format!("{n} is too large")))?;
+                let count = N::try_from(n).map_err(|_| too_large::<N, E>(n))?;
                 Ok(Count(count))
             }
 
@@ -58,7 +72,11 @@ impl<'de, N: TryFrom<u64>> Deserialize<'de> for Count<N> {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Count<N>, E> {
-                self.visit_u64(parse_count(text).map_err(E::custom)?)
+                match parse_count(text) {
+                    Ok(n) => self.visit_u64(n),
+                    Err(ParseUnitError::TooLarge { .. }) => Err(too_large::<N, E>(text)),
+                    Err(error) => Err(E::custom(error)),
+                }
             }
         }
 
@@ -115,6 +133,19 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_number_of_a_type() {
+        assert_eq!(
+            [
+                super::largest::<u8>(),
+                super::largest::<u32>(),
+                super::largest::<u64>()
+            ],
+            [255, 0xffff_ffff, u64::MAX]
+        );
+        assert_eq!(super::largest::<i32>(), 0x7fff_ffff);
+    }
+
+    #[test]
     fn counts_have_suffixes() {
         let read = |text: &str| {
             let plan = toml::from_str::<Plan>(text);
@@ -124,7 +155,14 @@ mod tests {
         assert_eq!(read(suffixes), Ok((20_000, Some(1_500_000), 500.0)));
         assert_eq!(read("whole = 7\nnumber = 0.5"), Ok((7, None, 0.5)));
         for (text, reason) in [
-            ("whole = \"5g\"\nnumber = 1", "5000000000 is too large"),
+            (
+                "whole = \"5g\"\nnumber = 1",
+                "5000000000 is too large; the largest is 4294967295",
+            ),
+            (
+                "whole = \"99999999999g\"\nnumber = 1",
+                "99999999999g is too large; the largest is 4294967295",
+            ),
             ("whole = -1\nnumber = 1", "expected a whole number"),
             ("whole = 1.5\nnumber = 1", "expected a whole number"),
             ("whole = \"1.5\"\nnumber = 1", "whole number"),

@@ -9,6 +9,7 @@ mod size;
 mod span;
 
 pub use addr::{AddressRange, PortRange};
+pub use count::largest;
 pub use mac::Mac;
 pub use rate::{Rate, WIRE_OVERHEAD, parse_count, parse_number};
 pub use rational::Rational;
@@ -17,20 +18,39 @@ pub use span::Span;
 
 /// Error of a value that could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not {expected}")]
-pub struct ParseUnitError {
-    /// Text of the user.
-    pub text: String,
-    /// Allowed values, as the rest of a sentence that begins "is not".
-    pub expected: String,
+pub enum ParseUnitError {
+    /// Value of another form.
+    #[error("{text:?} is not {expected}")]
+    Form {
+        /// Text of the user.
+        text: String,
+        /// Allowed values, as the rest of a sentence that begins "is not".
+        expected: String,
+    },
+    /// Number of the right form that exceeds the largest value.
+    #[error("{text:?} is too large; the largest is {largest}")]
+    TooLarge {
+        /// Text of the user.
+        text: String,
+        /// Largest value.
+        largest: String,
+    },
 }
 
 impl ParseUnitError {
     /// Creates an error for `text`; `expected` completes "… is not …".
     pub fn new(text: impl Into<String>, expected: impl Into<String>) -> Self {
-        Self {
+        Self::Form {
             text: text.into(),
             expected: expected.into(),
+        }
+    }
+
+    /// Creates an error for a number beyond `largest`.
+    pub fn too_large(text: impl Into<String>, largest: impl Into<String>) -> Self {
+        Self::TooLarge {
+            text: text.into(),
+            largest: largest.into(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::{ParseUnitError, Rational, string_serde};
+use super::{ParseUnitError, Rational, rational::DecimalError, string_serde};
 
 /// Load in the user's notation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -63,13 +63,17 @@ impl FromStr for Rate {
                 "a rate: max, a percentage (37%), frames per second (100kpps or 100k), or bits per second (10gbps, 10mbps, layer 2: 10gbps-l2)",
             )
         };
+        let too_large = || ParseUnitError::too_large(text, "18446744073gpps or 18446744073gbps");
         let lower = text.trim().to_ascii_lowercase();
         if lower == "max" {
             return Ok(Self::Max);
         }
         let split = lower.find(|c: char| !c.is_ascii_digit() && c != '.');
         let (number, unit) = lower.split_at(split.unwrap_or(lower.len()));
-        let value = Rational::parse_decimal(number).ok_or_else(error)?;
+        let value = Rational::parse_decimal(number).map_err(|e| match e {
+            DecimalError::Form => error(),
+            DecimalError::TooLarge => too_large(),
+        })?;
         if value.is_zero() {
             return Err(ParseUnitError::new(text, "a rate above 0"));
         }
@@ -87,7 +91,7 @@ impl FromStr for Rate {
             Some(b'k') => (SCALES[2].1, &unit[1..]),
             _ => (1, unit),
         };
-        let value = value.times(Rational::whole(scale)).ok_or_else(error)?;
+        let value = value.times(Rational::whole(scale)).ok_or_else(too_large)?;
         match (base, layer2) {
             ("" | "pps", false) => Ok(Self::Pps(value)),
             ("bps" | "bit" | "bit/s", false) => Ok(Self::L1(value)),
@@ -140,11 +144,14 @@ string_serde!(
 /// # Errors
 /// Returns an error if the text is not a number, is not whole, or does not fit.
 pub fn parse_count(text: &str) -> Result<u64, ParseUnitError> {
-    parse_number(text)
-        .ok()
-        .filter(|value| value.denominator() == 1)
-        .map(|value| value.numerator())
-        .ok_or_else(|| ParseUnitError::new(text, "a whole number, also with k, m or g: 20k, 1.5m"))
+    match parse_number(text) {
+        Ok(value) if value.denominator() == 1 => Ok(value.numerator()),
+        Err(error @ ParseUnitError::TooLarge { .. }) => Err(error),
+        _ => Err(ParseUnitError::new(
+            text,
+            "a whole number, also with k, m or g: 20k, 1.5m",
+        )),
+    }
 }
 
 /// Parses a number with an optional suffix k, m or g for thousands: `0.5`, `20k`, `1.5m`.
@@ -153,14 +160,18 @@ pub fn parse_count(text: &str) -> Result<u64, ParseUnitError> {
 /// Returns an error if the text is not a number or does not fit.
 pub fn parse_number(text: &str) -> Result<Rational, ParseUnitError> {
     let error = || ParseUnitError::new(text, "a number, also with k, m or g: 0.5, 20k, 1.5m");
+    let too_large = || ParseUnitError::too_large(text, u64::MAX.to_string());
     let lower = text.trim().to_ascii_lowercase();
     let (unit, scale) = SCALES
         .iter()
         .find(|(unit, _)| lower.ends_with(unit))
         .ok_or_else(error)?;
-    Rational::parse_decimal(&lower[..lower.len() - unit.len()])
-        .and_then(|v| v.times(Rational::whole(*scale)))
-        .ok_or_else(error)
+    let value = Rational::parse_decimal(&lower[..lower.len() - unit.len()]);
+    let value = value.map_err(|e| match e {
+        DecimalError::Form => error(),
+        DecimalError::TooLarge => too_large(),
+    })?;
+    value.times(Rational::whole(*scale)).ok_or_else(too_large)
 }
 
 #[cfg(test)]
@@ -192,6 +203,25 @@ mod tests {
         ] {
             assert!(text.parse::<Rate>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn errors_of_large_numbers_have_the_largest() {
+        for text in ["18446744073709551616pps", "18446744074gpps", "99999999999g"] {
+            let error = text.parse::<Rate>().unwrap_err().to_string();
+            assert!(error.contains("the largest is 18446744073gpps"), "{error}");
+        }
+        for text in ["18446744073gpps", "18446744073gbps"] {
+            assert!(text.parse::<Rate>().is_ok(), "{text}");
+        }
+        for text in ["18446744073709551616", "18446744074g"] {
+            let error = parse_count(text).unwrap_err().to_string();
+            assert!(
+                error.ends_with("is too large; the largest is 18446744073709551615"),
+                "{error}"
+            );
+        }
+        assert_eq!(parse_count("18446744073709551615"), Ok(u64::MAX));
     }
 
     #[test]

@@ -9,6 +9,15 @@ pub struct Rational {
     den: u64,
 }
 
+/// Reason why a text is not a decimal number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DecimalError {
+    /// Other characters than digits and one point, no digits, or more digits than a fraction of 64-bit numbers holds.
+    Form,
+    /// The whole part exceeds 64 bits.
+    TooLarge,
+}
+
 fn gcd(mut a: u128, mut b: u128) -> u128 {
     while b != 0 {
         (a, b) = (b, a % b);
@@ -82,7 +91,7 @@ impl Rational {
     }
 
     /// Parses a decimal number without sign: `12`, `1.25`, `.5`.
-    pub(crate) fn parse_decimal(text: &str) -> Option<Self> {
+    pub(crate) fn parse_decimal(text: &str) -> Result<Self, DecimalError> {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
         if whole.is_empty() && fraction.is_empty()
             || fraction.len() > 18
@@ -91,20 +100,16 @@ impl Rational {
                 .chain(fraction.bytes())
                 .all(|b| b.is_ascii_digit())
         {
-            return None;
+            return Err(DecimalError::Form);
         }
-        let whole: u128 = if whole.is_empty() {
-            0
-        } else {
-            whole.parse().ok()?
+        // Both consist of digits, so only a number that does not fit is an error.
+        let number = |digits: &str| match digits {
+            "" => Ok(0),
+            digits => digits.parse::<u64>().map_err(|_| DecimalError::TooLarge),
         };
-        let scale = 10u128.pow(u32::try_from(fraction.len()).ok()?);
-        let part: u128 = if fraction.is_empty() {
-            0
-        } else {
-            fraction.parse().ok()?
-        };
-        Self::new(whole.checked_mul(scale)?.checked_add(part)?, scale)
+        let (whole, part) = (number(whole)?, number(fraction)?);
+        let scale = 10u128.pow(fraction.len() as u32);
+        Self::new(u128::from(whole) * scale + u128::from(part), scale).ok_or(DecimalError::Form)
     }
 }
 
@@ -140,8 +145,14 @@ mod tests {
         for text in ["0", "1", "1.25", "14880952.38", "0.001", "100000"] {
             assert_eq!(Rational::parse_decimal(text).unwrap().to_string(), text);
         }
-        assert!(Rational::parse_decimal("1.2.3").is_none());
-        assert!(Rational::parse_decimal("-1").is_none());
-        assert!(Rational::parse_decimal(".").is_none());
+        for text in ["1.2.3", "-1", ".", "10000000000.000000000000000001"] {
+            assert_eq!(
+                Rational::parse_decimal(text),
+                Err(DecimalError::Form),
+                "{text}"
+            );
+        }
+        let large = Rational::parse_decimal("18446744073709551616");
+        assert_eq!(large, Err(DecimalError::TooLarge));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use super::{ParseUnitError, Rational, string_serde};
+use super::{ParseUnitError, Rational, rational::DecimalError, string_serde};
 
 /// Duration, exact to the nanosecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -53,6 +53,10 @@ impl FromStr for Span {
                 "a time: a number with ns, us, ms, s, m or h (200ms), or of seconds (10)",
             )
         };
+        let too_large = || {
+            let hours = Duration::from_nanos(u64::MAX).as_secs() / 3600;
+            ParseUnitError::too_large(text, format!("{hours}h"))
+        };
         let lower = text.trim().to_ascii_lowercase();
         let split = lower.find(|c: char| c.is_ascii_alphabetic() || c == 'µ');
         let (number, unit) = lower.split_at(split.unwrap_or(lower.len()));
@@ -66,12 +70,15 @@ impl FromStr for Span {
             .find(|(name, _)| *name == unit)
             .ok_or_else(error)?
             .1;
-        let value = Rational::parse_decimal(number.trim()).ok_or_else(error)?;
+        let value = Rational::parse_decimal(number.trim()).map_err(|e| match e {
+            DecimalError::Form => error(),
+            DecimalError::TooLarge => too_large(),
+        })?;
         let nanos =
             u128::from(value.numerator()) * u128::from(scale) / u128::from(value.denominator());
         u64::try_from(nanos)
             .map(|n| Self(Duration::from_nanos(n)))
-            .map_err(|_| error())
+            .map_err(|_| too_large())
     }
 }
 
@@ -139,6 +146,14 @@ mod tests {
         for text in ["", " ", "s", "1x", "-1s", "-1", "1 2s", "1 2", "1e3"] {
             assert!(text.parse::<Span>().is_err(), "{text}");
         }
+        for text in ["5124096h", "999999999999999", "18446744073709551616ns"] {
+            let error = text.parse::<Span>().unwrap_err().to_string();
+            assert!(
+                error.ends_with("is too large; the largest is 5124095h"),
+                "{error}"
+            );
+        }
+        assert!("5124095h".parse::<Span>().is_ok());
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub(crate) struct OutputArgs {
     /// Print live lines instead of the full-screen view of a terminal.
     #[arg(long)]
     pub(crate) plain: bool,
-    /// Interval between live lines [default: 1s].
+    /// Interval between live lines, 100ms to 1m [default: 1s].
     #[arg(long, value_name = "TIME")]
     pub(crate) interval: Option<Span>,
     /// Fail (exit code 1) if the loss exceeds this share: 0, 0.1% or 0.001.

@@ -19,7 +19,7 @@ pub(crate) struct TrafficArgs {
     /// Number of frames to send; with --duration, the run ends at the limit reached first.
     #[arg(long, value_name = "N", value_parser = count_in::<u64>(0..))]
     count: Option<u64>,
-    /// Time to keep receiving after the last frame was sent.
+    /// Time to keep receiving after the last frame was sent, up to 1m.
     #[arg(long, value_name = "TIME", default_value = "200ms")]
     drain: Span,
     /// Ramp-up time from 0 to the full rate; frames sent in it are not counted.
@@ -60,7 +60,7 @@ impl TrafficArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Ports")]
 pub(crate) struct TransmitArgs {
-    /// Number of sending workers, each with its own transmit queue.
+    /// Number of sending workers, 1 to 64, each with its own transmit queue.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(0..))]
     pub(crate) workers: u32,
     /// CPUs for the workers, sending workers first: 2,3 or 2-5 [default: chosen by the program].
@@ -81,7 +81,7 @@ const MAX_RING_MIB: u64 = 4_095;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Ports")]
 pub(crate) struct ReceiveArgs {
-    /// Number of receiving workers, which share the queues of the port.
+    /// Number of receiving workers, 1 to 64, which share the queues of the port.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(0..))]
     pub(crate) rx_workers: u32,
     /// Additional address, besides the stream destinations, that the receiving port answers for (ARP, neighbour

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use wb_model::{
     socket::{NUMBERED_BYTES, ReceiveBy, SendBy, SocketJob, SocketProtocol, SocketTest},
-    units::Span,
+    units::{ParseUnitError, Span, parse_count},
 };
 
 use super::count_in;
@@ -118,8 +118,11 @@ fn bits(option: &str, text: &str) -> anyhow::Result<u64> {
         .trim_end_matches("bps")
         .trim_end_matches("bit")
         .to_owned();
-    wb_model::units::parse_count(&number).map_err(|_| {
-        anyhow::anyhow!("{option}: expected bits per second such as 100m or 1g, got {text:?}")
+    parse_count(&number).map_err(|error| match error {
+        ParseUnitError::TooLarge { .. } => anyhow::anyhow!("{option}: {error}"),
+        ParseUnitError::Form { .. } => {
+            anyhow::anyhow!("{option}: expected bits per second such as 100m or 1g, got {text:?}")
+        }
     })
 }
 

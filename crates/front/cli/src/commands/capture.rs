@@ -15,11 +15,14 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::{ArgAction, Args};
 use jiff::tz::TimeZone;
+use schemars::JsonSchema;
+use serde::Serialize;
 use wb_machine::expression::{LINK_ETHERNET, compile};
 use wb_model::{
     Criterion, Plan, Report,
     capture::{CaptureJob, Direction},
     criteria::{self, CriterionLimit, Metric},
+    schema::mismatch,
     text::plan_to_toml,
     timeline::Timeline,
     units::Span,
@@ -152,7 +155,7 @@ pub(crate) struct CaptureArgs {
     /// Print live lines instead of the full-screen view of a terminal.
     #[arg(long, help_heading = "Output and judgement")]
     plain: bool,
-    /// Interval between live lines.
+    /// Interval between live lines, 100ms to 1m.
     #[arg(
         long,
         value_name = "TIME",
@@ -637,40 +640,97 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     fs::rename(&new, path)
 }
 
+/// JSON document of `capture --stats-file`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct CaptureStatsDocument {
+    /// `wirebench.capture-stats/1`.
+    schema: &'static str,
+    /// Time since the start, in ns.
+    elapsed_ns: u64,
+    /// True after the end of the capture.
+    done: bool,
+    /// Counters of the readers.
+    readers: Vec<ReaderStats>,
+    /// Counters of the writer.
+    writer: WriterStats,
+}
+
+/// Counters of one reader.
+#[derive(Serialize, JsonSchema)]
+struct ReaderStats {
+    /// Number of the interface, in the order of the command line.
+    interface: u32,
+    /// Frames that passed the filter.
+    filter_pass: u64,
+    /// Frames that the kernel dropped for lack of room.
+    kernel_drop: u64,
+    /// Frames that were read.
+    read: u64,
+    /// Bytes that were read, with FCS.
+    octets: u64,
+    /// Frames dropped because the writer was too slow.
+    queue_drop: u64,
+    /// Number of waits for a free buffer.
+    buffer_waits: u64,
+    /// Longest time between two reads, in ms.
+    longest_gap_ms: f64,
+}
+
+/// Counters of the writer.
+#[derive(Serialize, JsonSchema)]
+struct WriterStats {
+    /// Frames that were written.
+    written: u64,
+    /// Frames that could not be written.
+    not_written: u64,
+    /// Bytes that were written to files.
+    octets: u64,
+    /// Files that were opened.
+    files: u64,
+    /// Files that were removed, as the oldest of a ring.
+    files_removed: u64,
+    /// Path of the current file.
+    file: Option<String>,
+    /// Number of buffers.
+    buffers: u64,
+    /// Number of free buffers.
+    buffers_free: u64,
+    /// Smallest number of free buffers so far.
+    buffers_fewest: u64,
+    /// Longest time of a write, in ms.
+    longest_write_ms: f64,
+}
+
 fn save_stats(path: &Path, view: &View, c: &CaptureSnapshot) -> std::io::Result<()> {
-    let readers: Vec<_> = c
-        .readers
-        .iter()
-        .map(|r| {
-            serde_json::json!({
-                "interface": r.interface,
-                "filter_pass": r.passed_frames,
-                "kernel_drop": r.dropped_frames,
-                "read": r.read_frames,
-                "octets": r.read_octets,
-                "queue_drop": r.queue_drop_frames,
-                "buffer_waits": r.buffer_waits,
-                "longest_gap_ms": r.longest_gap_ns as f64 / 1e6,
-            })
-        })
-        .collect();
-    let value = serde_json::json!({
-        "schema": "wirebench.capture-stats/1",
-        "elapsed_ns": view.snapshot.elapsed_ns,
-        "done": view.done,
-        "readers": readers,
-        "writer": {
-            "written": c.written_frames,
-            "not_written": c.not_written_frames,
-            "octets": c.file_octets,
-            "files": c.files,
-            "files_removed": c.files_removed,
-            "file": c.path.as_ref().map(|p| p.display().to_string()),
-            "buffers": c.buffers,
-            "buffers_free": c.buffers_free,
-            "buffers_fewest": c.buffers_fewest,
-            "longest_write_ms": c.longest_write_ns as f64 / 1e6,
-        },
+    let readers = c.readers.iter().map(|r| ReaderStats {
+        interface: r.interface,
+        filter_pass: r.passed_frames,
+        kernel_drop: r.dropped_frames,
+        read: r.read_frames,
+        octets: r.read_octets,
+        queue_drop: r.queue_drop_frames,
+        buffer_waits: r.buffer_waits,
+        longest_gap_ms: r.longest_gap_ns as f64 / 1e6,
     });
-    replace(path, &format!("{value:#}\n"))
+    let document = CaptureStatsDocument {
+        schema: "wirebench.capture-stats/1",
+        elapsed_ns: view.snapshot.elapsed_ns,
+        done: view.done,
+        readers: readers.collect(),
+        writer: WriterStats {
+            written: c.written_frames,
+            not_written: c.not_written_frames,
+            octets: c.file_octets,
+            files: c.files,
+            files_removed: c.files_removed,
+            file: c.path.as_ref().map(|p| p.display().to_string()),
+            buffers: c.buffers,
+            buffers_free: c.buffers_free,
+            buffers_fewest: c.buffers_fewest,
+            longest_write_ms: c.longest_write_ns as f64 / 1e6,
+        },
+    };
+    debug_assert_eq!(mismatch(&document), None, "a document matches its schema");
+    let text = serde_json::to_string_pretty(&document)?;
+    replace(path, &format!("{text}\n"))
 }

@@ -7,10 +7,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use wb_machine::privilege::Privileges;
 use wb_model::{
     Plan, PortPlan, Report, Stream, TrafficJob,
+    schema::mismatch,
     units::{FrameSize, Rate, Rational, SizeModel, Span},
 };
 use wb_render::{figures, report::Run, table::Table};
@@ -67,11 +69,36 @@ fn impairment() -> ImpairOptions {
     }
 }
 
+/// JSON document of `demo --json`, also written to the file of `--output`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct DemoDocument<'a> {
+    /// `wirebench.demo/1`.
+    schema: &'static str,
+    /// `pass`, `fail` or `interrupted`.
+    verdict: &'static str,
+    /// Results that differ from the expected ones.
+    wrong: &'a [String],
+    /// Trials, in order.
+    steps: &'a [DemoTrial],
+}
+
+/// One trial of the tour.
+#[derive(Serialize, JsonSchema)]
+struct DemoTrial {
+    /// Name of the trial.
+    name: String,
+    /// Report of the trial.
+    report: Report,
+    /// Counters of the impairing device from a to b; only after the trial through that device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<DirectionCounters>,
+}
+
 /// Results of the tour so far.
 struct Tour<'a> {
     args: &'a DemoArgs,
     signals: Signals,
-    steps: Vec<Value>,
+    steps: Vec<DemoTrial>,
     /// Runs for the comparison page.
     runs: Vec<Run>,
     /// Highest received rate of a trial without loss, in packets per second.
@@ -133,8 +160,11 @@ impl Tour<'_> {
             name: name.to_owned(),
             report: finished.report.clone(),
         });
-        self.steps
-            .push(json!({ "name": name, "report": finished.report }));
+        self.steps.push(DemoTrial {
+            name: name.to_owned(),
+            report: finished.report.clone(),
+            device: None,
+        });
         if let End::Fault(text) = &finished.end {
             return Err(Fault(format!("{name}: {text}")).into());
         }
@@ -325,7 +355,7 @@ fn impaired(tour: &mut Tour<'_>) -> Step<()> {
         report.limited_by
     ));
     if let Some(step) = tour.steps.last_mut() {
-        step["device"] = serde_json::to_value(after)?;
+        step.device = Some(after);
     }
     lab.down()?;
     Ok(Ok(()))
@@ -388,12 +418,13 @@ pub(crate) fn run(args: &DemoArgs) -> Result<u8> {
         (None, true) => "pass",
         (None, false) => "fail",
     };
-    let document = json!({
-        "schema": "wirebench.demo/1",
-        "verdict": verdict,
-        "wrong": tour.wrong,
-        "steps": tour.steps,
-    });
+    let document = DemoDocument {
+        schema: "wirebench.demo/1",
+        verdict,
+        wrong: &tour.wrong,
+        steps: &tour.steps,
+    };
+    debug_assert_eq!(mismatch(&document), None, "a document matches its schema");
     let text = serde_json::to_string_pretty(&document)?;
     let written = std::fs::write(&args.output, format!("{text}\n"));
     if args.json {

@@ -22,7 +22,7 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  wirebench doctor\n  wirebench doctor eth2\n  wirebench doctor wb-pair-a/a0 --json --describe\n\n\
-        Exit code: 1 if a problem was found, 0 otherwise.\n\
+        Exit codes: 0 no problem was found; 1 a problem was found; 2 bad input.\n\n\
         On an unused interface, doctor briefly attaches an XDP program that passes every frame; some cards reset \
         their link for it."
 )]

@@ -66,7 +66,7 @@ pub(crate) struct HttpArgs {
     /// Rate stages FROM:TO:TIME, run in order.
     #[arg(long, value_name = "STAGE", value_delimiter = ',', value_parser = stage, conflicts_with = "rate", help_heading = "Rate and time")]
     stages: Vec<HttpStage>,
-    /// Use Poisson arrivals instead of evenly spaced requests.
+    /// Use Poisson arrivals instead of evenly spaced requests; needs --rate or --stages.
     #[arg(long, help_heading = "Rate and time")]
     poisson: bool,
     /// Maximum wait for a connection; requests that wait longer count as unsent.
@@ -87,7 +87,7 @@ pub(crate) struct HttpArgs {
         help_heading = "Connections"
     )]
     streams: u32,
-    /// Pipelined requests per HTTP/1.1 connection.
+    /// Pipelined requests per HTTP/1.1 connection, 1 to 1000.
     #[arg(
         long,
         value_name = "N",

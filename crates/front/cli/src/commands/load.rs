@@ -92,7 +92,7 @@ struct ChangeArgs {
     /// Time at the full rate [default: 10s; for a server alone until Ctrl-C].
     #[arg(long, value_name = "TIME")]
     duration: Option<wb_model::units::Span>,
-    /// Time for connections to end after the duration [default: 4s].
+    /// Time for connections to end after the duration, up to 1m [default: 4s].
     #[arg(long, value_name = "TIME")]
     drain: Option<wb_model::units::Span>,
 }

@@ -10,7 +10,11 @@ use serde_json::Value;
 use wb_model::{LiveLine, Plan, Report, bench::LbFile};
 
 use crate::{
-    commands::{bench::compare::CompareDocument, doctor::DoctorDocument, lab::LabDocument},
+    commands::{
+        bench::compare::CompareDocument, capture::CaptureStatsDocument, demo::DemoDocument,
+        doctor::DoctorDocument, lab::LabDocument, read::ReadDocument, selftest::SelfTestDocument,
+    },
+    pktgen::{PgrxDocument, PktgenDeviceDocument},
     run::print,
 };
 
@@ -63,8 +67,49 @@ fn write_pages(command: &Command, dir: &Path) -> std::io::Result<()> {
     std::fs::write(dir.join(name), page)
 }
 
+/// Exit codes of commands whose help names no others, with their meanings.
+const EXIT_CODES: [(&str, &str); 6] = [
+    ("0", "All criteria held, or no criteria were set."),
+    ("1", "A criterion did not hold."),
+    ("2", "Bad input or a missing privilege; nothing started."),
+    (
+        "3",
+        "The run is invalid: its figures say nothing about the device.",
+    ),
+    ("4", "A fault ended the run."),
+    (
+        "129, 130, 143",
+        "SIGHUP, SIGINT or SIGTERM ended the run early.",
+    ),
+];
+
+/// Exit codes of commands that stand for another program.
+const OTHER_EXIT_CODES: &str = "lab exec, lab run and pktgen run exit with the code of their program. \
+    wrk and sar exit with the codes of the original tools.";
+
+/// Returns the section about exit codes.
+fn exit_status() -> String {
+    let codes = EXIT_CODES.map(|(code, meaning)| format!(".TP\n.B {code}\n{meaning}\n"));
+    format!(
+        ".SH \"EXIT STATUS\"\n{}.PP\n{OTHER_EXIT_CODES}\n",
+        codes.concat()
+    )
+}
+
+/// Returns the section with the names of related pages: the main page and the pages of the subcommands.
+fn see_also(page: &str, command: &Command) -> String {
+    let shown = command.get_subcommands().filter(|c| !c.is_hide_set());
+    let below = shown.map(|c| format!("{page}-{}", c.get_name()));
+    let main = (page != "wirebench").then(|| "wirebench".to_owned());
+    let pages = main.into_iter().chain(below);
+    let names: Vec<String> = pages
+        .map(|name| format!(".BR {} (1)", name.replace('-', "\\-")))
+        .collect();
+    format!(".SH \"SEE ALSO\"\n{}\n", names.join(",\n"))
+}
+
 /// Returns the file name and the text of a man page. Text after the options becomes separate sections: values,
-/// examples, notes.
+/// examples, exit status, notes.
 pub(crate) fn man_page(command: &Command) -> std::io::Result<(String, String)> {
     let man = Man::new(command.clone())
         .source(concat!("wirebench ", env!("CARGO_PKG_VERSION")))
@@ -89,6 +134,7 @@ pub(crate) fn man_page(command: &Command) -> std::io::Result<(String, String)> {
         let (title, text) = match part.split_once('\n') {
             Some(("Values:", text)) => ("VALUES", text),
             Some(("Example:" | "Examples:", text)) => ("EXAMPLES", text),
+            _ if part.starts_with("Exit codes:") => ("\"EXIT STATUS\"", part),
             _ => ("NOTES", part),
         };
         let _ = writeln!(page, ".SH {title}\n.nf");
@@ -104,7 +150,12 @@ pub(crate) fn man_page(command: &Command) -> std::io::Result<(String, String)> {
         }
         page.push_str(".fi\n");
     }
-    Ok((man.get_filename(), page))
+    if !after.contains("Exit codes:") {
+        page += &exit_status();
+    }
+    let file = man.get_filename();
+    page += &see_also(file.trim_end_matches(".1"), command);
+    Ok((file, page))
 }
 
 /// Print the JSON schema of an input or output format.
@@ -137,7 +188,20 @@ enum Document {
     Linerate,
     /// Changes of `bench compare --json`.
     Compare,
+    /// Packets, test frames or files of `read --json`.
+    Read,
+    /// The file of `capture --stats-file`.
+    CaptureStats,
+    /// Losses of `capture --self-test --json`.
+    SelfTest,
+    /// Trials of `demo --json`.
+    Demo,
+    /// The file DEVICE.result.json of `pktgen`.
+    PktgenDevice,
+    /// The file pgrx.json of `pktgen`.
+    Pgrx,
     /// The short form of a plan for `bench lb`.
+    #[value(alias = "lb")]
     BenchPlan,
 }
 
@@ -151,6 +215,12 @@ pub(crate) fn schema(args: &SchemaArgs) -> Result<u8> {
         Document::Labs => schemars::schema_for!(LabDocument<'_>),
         Document::Linerate => schemars::schema_for!(wb_render::linerate::LinerateDocument),
         Document::Compare => schemars::schema_for!(CompareDocument),
+        Document::Read => schemars::schema_for!(ReadDocument),
+        Document::CaptureStats => schemars::schema_for!(CaptureStatsDocument),
+        Document::SelfTest => schemars::schema_for!(SelfTestDocument),
+        Document::Demo => schemars::schema_for!(DemoDocument<'_>),
+        Document::PktgenDevice => schemars::schema_for!(PktgenDeviceDocument<'_>),
+        Document::Pgrx => schemars::schema_for!(PgrxDocument<'_>),
         Document::BenchPlan => schemars::schema_for!(LbFile),
     };
     print(&serde_json::to_string_pretty(&schema)?);

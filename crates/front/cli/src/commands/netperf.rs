@@ -31,7 +31,9 @@ use crate::{
     wirebench netperf --streams 4 --interval 1s --json -- -H 198.18.1.2\n  \
     wirebench netperf --busy-poll --latency --json -- -H 198.18.1.2 -t TCP_RR\n  \
     wirebench netperf -h                            netperf's own options\n  \
-    ln -s $(command -v wirebench) netperf; ./netperf -H 198.18.1.2")]
+    ln -s $(command -v wirebench) netperf; ./netperf -H 198.18.1.2\n\n\
+    Exit codes: 0 results, also after Ctrl-C; 1 the test failed, is unknown or did not meet --criteria;\n\
+    2 a wrong option of wirebench; 3 invalid; 255 the server was not found or not reached.")]
 pub(crate) struct NetperfArgs {
     /// Number of parallel streams, each with its own thread and connections, started together.
     #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=512))]

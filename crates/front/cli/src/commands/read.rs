@@ -23,8 +23,9 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use serde_json::json;
-use wb_model::units::Span;
+use schemars::JsonSchema;
+use serde::Serialize;
+use wb_model::{schema::mismatch, units::Span};
 use wb_pcapng::{LINK_ETHERNET, Precision};
 use wb_render::figures::count;
 use wb_session::input::read_text;
@@ -48,6 +49,37 @@ use crate::{
     run::{Fault, deliver},
     say::say,
 };
+
+/// Name and version of the JSON documents.
+const SCHEMA: &str = "wirebench.read/1";
+
+/// JSON document of `read --json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum ReadDocument {
+    /// Number of packets: `--count`.
+    Count(CountDocument),
+    /// Received and missing test frames: `--verify`.
+    Verify(verify::VerifyDocument),
+    /// Description of files: `--info`, or no other task.
+    Info(info::InfoDocument),
+}
+
+impl ReadDocument {
+    fn text(&self) -> Result<String> {
+        debug_assert_eq!(mismatch(self), None, "a document matches its schema");
+        Ok(serde_json::to_string_pretty(self)?)
+    }
+}
+
+/// Number of packets.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct CountDocument {
+    /// `wirebench.read/1`.
+    schema: &'static str,
+    /// Number of packets that pass the filter.
+    packets: u64,
+}
 
 /// Read capture files: print as tcpdump does, count, slice, merge, convert, verify, repair.
 ///
@@ -620,7 +652,9 @@ impl Reading {
         }
         if args.count {
             deliver(&if args.json {
-                json!({ "schema": "wirebench.read/1", "packets": targets.counted }).to_string()
+                let packets = targets.counted;
+                let schema = SCHEMA;
+                ReadDocument::Count(CountDocument { schema, packets }).text()?
             } else {
                 let s = if targets.counted == 1 { "" } else { "s" };
                 format!("{} packet{s}", targets.counted)
@@ -628,9 +662,7 @@ impl Reading {
         }
         if let Some(verify) = &targets.verify {
             deliver(&if args.json {
-                let mut document = verify.json();
-                document["schema"] = json!("wirebench.read/1");
-                format!("{document:#}")
+                ReadDocument::Verify(verify.document()).text()?
             } else {
                 verify.text()
             })?;

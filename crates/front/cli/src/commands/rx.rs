@@ -30,7 +30,7 @@ pub(crate) struct RxArgs {
     /// First flow of the run to analyse, as given in its report [default: of the first tagged frame].
     #[arg(long, value_name = "NUMBER")]
     first_flow: Option<u32>,
-    /// Number of receiving workers, as --rx-workers [default: 1].
+    /// Number of receiving workers, 1 to 64, as --rx-workers [default: 1].
     #[arg(long, value_name = "N", conflicts_with = "rx_workers", value_parser = count_in::<u32>(0..))]
     workers: Option<u32>,
     /// CPUs for the workers: 2,3 or 2-5 [default: chosen by the program].

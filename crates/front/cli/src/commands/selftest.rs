@@ -14,8 +14,12 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use serde_json::{Value, json};
-use wb_model::units::{FrameSize, Rate, Rational};
+use schemars::JsonSchema;
+use serde::Serialize;
+use wb_model::{
+    schema::mismatch,
+    units::{FrameSize, Rate, Rational},
+};
 use wb_render::{figures, table::Table};
 use wb_session::Signals;
 use wb_testbed::{Lab, LabKind, LabOptions};
@@ -173,29 +177,29 @@ impl Row {
         self.valid && self.lost() == 0 && self.exact()
     }
 
-    fn json(&self) -> Value {
-        json!({
-            "size": self.size,
-            "tool": self.tool.name(),
-            "run": self.run,
-            "attempts": self.attempts,
-            "sent": self.sent,
-            "offered_pps": self.offered_pps,
-            "valid": self.valid,
-            "captured": self.counts.captured,
-            "received_by_filter": self.counts.received,
-            "dropped": self.counts.dropped,
-            "before_tap": self.before_tap,
-            "in_file": self.contents.frames,
-            "missing": self.lost(),
-            "duplicates": self.contents.duplicates,
-            "foreign": self.contents.foreign,
-            "not_accounted": i64::try_from(self.unaccounted()).unwrap_or(i64::MIN),
-            "lost_share": self.share(),
-            "exact": self.exact(),
-            "cpu_seconds": self.cpu_seconds,
-            "verdict": self.verdict(),
-        })
+    fn document(&self) -> SelfTestRun {
+        SelfTestRun {
+            size: self.size,
+            tool: self.tool.name(),
+            run: self.run,
+            attempts: self.attempts,
+            sent: self.sent,
+            offered_pps: self.offered_pps,
+            valid: self.valid,
+            captured: self.counts.captured,
+            received_by_filter: self.counts.received,
+            dropped: self.counts.dropped,
+            before_tap: self.before_tap,
+            in_file: self.contents.frames,
+            missing: self.lost(),
+            duplicates: self.contents.duplicates,
+            foreign: self.contents.foreign,
+            not_accounted: i64::try_from(self.unaccounted()).unwrap_or(i64::MIN),
+            lost_share: self.share(),
+            exact: self.exact(),
+            cpu_seconds: self.cpu_seconds,
+            verdict: self.verdict(),
+        }
     }
 }
 
@@ -479,35 +483,136 @@ fn summary(rows: &[Row]) -> Table {
     table
 }
 
-fn document(args: &SelfTestArgs, loads: &[Load], rows: &[Row], verdict: &str) -> Value {
+/// JSON document of `capture --self-test --json`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct SelfTestDocument {
+    /// `wirebench.self-test/1`.
+    schema: &'static str,
+    /// `pass`, `fail`, `invalid`, `interrupted` or `fault`.
+    verdict: &'static str,
+    /// Release of the kernel.
+    kernel: String,
+    /// Number of CPUs that the process may use.
+    cpus: usize,
+    /// Number of processes that kept the CPUs busy.
+    hogs: u32,
+    /// Loads, one for each frame size.
+    loads: Vec<SelfTestLoad>,
+    /// Captures, by frame size, tool and run.
+    runs: Vec<SelfTestRun>,
+    /// Losses of each tool at each frame size.
+    summary: Vec<SelfTestSummary>,
+}
+
+/// Frames of one size.
+#[derive(Serialize, JsonSchema)]
+struct SelfTestLoad {
+    /// Frame size with FCS, in bytes.
+    size: u32,
+    /// Requested rate, in frames per second.
+    pps: f64,
+    /// Number of frames.
+    frames: u64,
+}
+
+/// One capture by one tool.
+#[derive(Serialize, JsonSchema)]
+struct SelfTestRun {
+    /// Frame size with FCS, in bytes.
+    size: u32,
+    /// Name of the tool.
+    tool: &'static str,
+    /// Number of the run, from 1.
+    run: u32,
+    /// Number of attempts; an attempt is repeated if the sender did not hold the rate.
+    attempts: u32,
+    /// Frames that were sent.
+    sent: u64,
+    /// Rate of the sender, in frames per second.
+    offered_pps: f64,
+    /// True if the sender held the rate.
+    valid: bool,
+    /// Frames that the tool reports as captured.
+    captured: u64,
+    /// Frames that the tool reports as received by its filter.
+    received_by_filter: u64,
+    /// Frames that the tool reports as dropped.
+    dropped: u64,
+    /// Frames that the network stack dropped before any tap.
+    before_tap: u64,
+    /// Frames in the file.
+    in_file: u64,
+    /// Sent frames that are not in the file.
+    missing: u64,
+    /// Frames that are in the file more than once.
+    duplicates: u64,
+    /// Frames in the file that the test did not send.
+    foreign: u64,
+    /// Sent frames that the tool reports neither as captured nor as lost; negative if it reports too many.
+    not_accounted: i64,
+    /// Missing frames as a share of the sent frames.
+    lost_share: f64,
+    /// True if the counts of the tool are exact.
+    exact: bool,
+    /// CPU time of the tool, in seconds.
+    cpu_seconds: f64,
+    /// Result in words.
+    verdict: String,
+}
+
+/// Losses of one tool at one frame size.
+#[derive(Serialize, JsonSchema)]
+struct SelfTestSummary {
+    /// Frame size with FCS, in bytes.
+    size: u32,
+    /// Name of the tool.
+    tool: &'static str,
+    /// Number of runs.
+    runs: usize,
+    /// Number of runs in which the sender held the rate.
+    valid: usize,
+    /// Smallest share of missing frames in valid runs.
+    least_lost_share: Option<f64>,
+    /// Median share of missing frames in valid runs.
+    median_lost_share: Option<f64>,
+    /// Largest share of missing frames in valid runs.
+    most_lost_share: Option<f64>,
+}
+
+fn document(
+    args: &SelfTestArgs,
+    loads: &[Load],
+    rows: &[Row],
+    verdict: &'static str,
+) -> SelfTestDocument {
     let system = rustix::system::uname();
-    let summary: Vec<Value> = groups(rows)
-        .into_iter()
-        .map(|((size, tool), rows)| {
-            let spread = spread(&rows);
-            json!({
-                "size": size,
-                "tool": tool.name(),
-                "runs": rows.len(),
-                "valid": rows.iter().filter(|r| r.valid).count(),
-                "least_lost_share": spread.map(|s| s[0]),
-                "median_lost_share": spread.map(|s| s[1]),
-                "most_lost_share": spread.map(|s| s[2]),
-            })
-        })
-        .collect();
-    json!({
-        "schema": "wirebench.self-test/1",
-        "verdict": verdict,
-        "kernel": system.release().to_string_lossy(),
-        "cpus": wb_machine::cpu::allowed().map_or(0, |c| c.len()),
-        "hogs": args.hogs,
-        "loads": loads.iter().map(|l| json!({
-            "size": l.size, "pps": l.pps, "frames": l.frames,
-        })).collect::<Vec<_>>(),
-        "runs": rows.iter().map(Row::json).collect::<Vec<_>>(),
-        "summary": summary,
-    })
+    let summary = groups(rows).into_iter().map(|((size, tool), rows)| {
+        let spread = spread(&rows);
+        SelfTestSummary {
+            size,
+            tool: tool.name(),
+            runs: rows.len(),
+            valid: rows.iter().filter(|r| r.valid).count(),
+            least_lost_share: spread.map(|s| s[0]),
+            median_lost_share: spread.map(|s| s[1]),
+            most_lost_share: spread.map(|s| s[2]),
+        }
+    });
+    let loads = loads.iter().map(|l| SelfTestLoad {
+        size: l.size,
+        pps: l.pps,
+        frames: l.frames,
+    });
+    SelfTestDocument {
+        schema: "wirebench.self-test/1",
+        verdict,
+        kernel: system.release().to_string_lossy().into_owned(),
+        cpus: wb_machine::cpu::allowed().map_or(0, |c| c.len()),
+        hogs: args.hogs,
+        loads: loads.collect(),
+        runs: rows.iter().map(Row::document).collect(),
+        summary: summary.collect(),
+    }
 }
 
 /// Runs the experiment, with `xdp` also over AF_XDP. Returns the exit code.
@@ -586,9 +691,9 @@ pub(crate) fn run(args: &SelfTestArgs, xdp: bool, quiet: bool, json: bool) -> Re
         Ok(()) => ("fail", 1),
     };
     if json {
-        deliver(&serde_json::to_string_pretty(&document(
-            args, &loads, &rows, verdict,
-        ))?)?;
+        let document = document(args, &loads, &rows, verdict);
+        debug_assert_eq!(mismatch(&document), None, "a document matches its schema");
+        deliver(&serde_json::to_string_pretty(&document)?)?;
     } else if !rows.is_empty() {
         print(&table(&rows, args.hogs).text(0));
         print(&format!("\n{}", summary(&rows).text(0)));

@@ -8,7 +8,7 @@ use wb_model::{
     Plan,
     socket::{Confidence, Family, SendBy, SocketJob, SocketProtocol, SocketTest},
     text::plan_to_toml,
-    units::Span,
+    units::{ParseUnitError, Span, parse_count},
 };
 
 use crate::{
@@ -136,11 +136,15 @@ impl FromStr for Size {
                 None => (lower.as_str(), 1),
             },
         };
-        let number = wb_model::units::parse_count(number).map_err(|_| error())?;
+        let too_large = || format!("must be at most {} bytes, got {text:?}", u32::MAX);
+        let number = parse_count(number).map_err(|e| match e {
+            ParseUnitError::Form { .. } => error(),
+            ParseUnitError::TooLarge { .. } => too_large(),
+        })?;
         let bytes = number
             .checked_mul(scale)
             .and_then(|n| u32::try_from(n).ok())
-            .ok_or_else(error)?;
+            .ok_or_else(too_large)?;
         Ok(Self {
             bytes,
             typed: text.trim().to_owned(),

@@ -3,8 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-use wb_model::{Report, text::plan_to_toml, units::WIRE_OVERHEAD};
+use schemars::JsonSchema;
+use serde::Serialize;
+use wb_measure::Summary;
+use wb_model::{
+    Report,
+    device::{DeviceConfig, Mode},
+    schema::mismatch,
+    text::plan_to_toml,
+    units::WIRE_OVERHEAD,
+};
 use wb_pktgen::{control::PktgenFiles, device::PktgenDevice};
 use wb_pktgen_device::{CpuSample, CpuStatistics, DeviceProgress};
 use wb_session::devices::{DeviceOutcome, WatchExtras};
@@ -81,13 +89,13 @@ impl File {
         match self {
             Self::Device(name) => {
                 let device = from.folder.devices().find(|d| d.name() == name);
-                device.map_or_else(String::new, |d| pretty(&device_json(d, from)))
+                device.map_or_else(String::new, |d| pretty(&device_document(d, from)))
             }
             Self::Result => match from.report {
                 Some(report) => wb_render::json::report(report) + "\n",
                 None => "null\n".to_owned(),
             },
-            Self::Receiver => pretty(&receiver_json(from)),
+            Self::Receiver => pretty(&receiver_document(from)),
             Self::Plan => {
                 let devices = from.folder.devices();
                 let mut plan = from
@@ -102,25 +110,84 @@ impl File {
     }
 }
 
-fn pretty(value: &Value) -> String {
-    format!("{value:#}\n")
+fn pretty<T: Serialize + JsonSchema>(document: &T) -> String {
+    debug_assert_eq!(mismatch(document), None, "a document matches its schema");
+    // The types of these documents can be written as JSON.
+    let text = serde_json::to_string_pretty(document).unwrap_or_default();
+    format!("{text}\n")
 }
 
-/// Returns the rates including FCS, preamble and gap, as on the wire.
+/// JSON document `DEVICE.result.json`: state and results of one packet device.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct PktgenDeviceDocument<'a> {
+    /// `wirebench.pktgen-device/1`.
+    schema: &'static str,
+    /// Name of the device.
+    device: &'a str,
+    /// Interface that sends.
+    interface: &'a str,
+    /// CPU of the device.
+    cpu: u32,
+    /// `idle` (before the first run), `running` or `stopped`.
+    state: &'static str,
+    /// Line `Result` of pktgen.
+    result: &'a str,
+    /// Frames sent in this run.
+    sent_frames: u64,
+    /// Frames of the count that were not sent; null without a count and before the first run.
+    unsent_frames: Option<u64>,
+    /// Frames that the port refused.
+    errors: u64,
+    /// Frames that the port dropped before the wire; only after a run.
+    refused_frames: Option<u64>,
+    /// Frames taken back because the port did not accept them before the end; only after a run.
+    withdrawn_frames: Option<u64>,
+    /// Bytes that were sent, with FCS; only after a run.
+    offered_octets: Option<u64>,
+    /// Time since the start, in ns; after a run its duration.
+    elapsed_ns: u64,
+    /// Time spent waiting, in ns.
+    idle_ns: u64,
+    /// Mean rates since the start; null before the first run.
+    rates: Option<PktgenRates>,
+    /// Rate of the last interval, in frames per second; only while the device runs.
+    pps_now: Option<f64>,
+    /// Number of flows that were started.
+    flows_started: u32,
+    /// Frames built for each entry of the size mix.
+    imix_built: &'a [u64],
+    /// Number of send calls; only after a run.
+    send_calls: Option<u64>,
+    /// Number of times that the port was full; only after a run.
+    device_full_events: Option<u64>,
+    /// Always false: IPsec is not supported.
+    encrypted: bool,
+    /// Settings of the device, as in a plan.
+    settings: &'a DeviceConfig,
+}
+
+/// Mean rates of a device.
+#[derive(Serialize, JsonSchema)]
+struct PktgenRates {
+    /// Frames per second.
+    pps: f64,
+    /// Bits per second at layer 2 with FCS; only after a run.
+    l2_bps: Option<f64>,
+    /// Bits per second at layer 1: with FCS, preamble and gap; only after a run.
+    l1_bps: Option<f64>,
+}
+
 #[allow(clippy::cast_precision_loss)]
-fn rates(packets: u64, octets: Option<u64>, ns: u64) -> Value {
-    if ns == 0 {
-        return Value::Null;
-    }
+fn rates(packets: u64, octets: Option<u64>, ns: u64) -> Option<PktgenRates> {
     let per_second = |n: u64| n as f64 * 1e9 / ns as f64;
-    json!({
-        "pps": per_second(packets),
-        "l2_bps": octets.map(|o| per_second(o * 8)),
-        "l1_bps": octets.map(|o| per_second((o + packets * u64::from(WIRE_OVERHEAD)) * 8)),
+    (ns > 0).then(|| PktgenRates {
+        pps: per_second(packets),
+        l2_bps: octets.map(|o| per_second(o * 8)),
+        l1_bps: octets.map(|o| per_second((o + packets * u64::from(WIRE_OVERHEAD)) * 8)),
     })
 }
 
-fn device_json(device: &PktgenDevice, from: &Sources<'_>) -> Value {
+fn device_document<'a>(device: &'a PktgenDevice, from: &Sources<'_>) -> PktgenDeviceDocument<'a> {
     let progress: &DeviceProgress = device.progress();
     let stopped = if device.is_running() {
         from.now_ns
@@ -139,107 +206,192 @@ fn device_json(device: &PktgenDevice, from: &Sources<'_>) -> Value {
     };
     let unsent = (device.config().count > 0 && progress.started_ns > 0)
         .then(|| device.config().count.saturating_sub(progress.sofar));
-    json!({
-        "schema": "wirebench.pktgen-device/1",
-        "device": device.name(),
-        "interface": device.interface(),
-        "cpu": device.cpu(),
-        "state": state,
-        "result": device.result_text(),
-        "sent_frames": progress.sofar,
-        "unsent_frames": unsent,
-        "errors": progress.errors,
-        "refused_frames": outcome.map(|o| o.refused_frames),
-        "withdrawn_frames": outcome.map(|o| o.withdrawn_frames),
-        "offered_octets": outcome.map(|o| o.offered_octets),
-        "elapsed_ns": elapsed,
-        "idle_ns": progress.idle_ns,
-        "rates": rates(progress.sofar, outcome.map(|o| o.offered_octets), elapsed),
-        "pps_now": if device.is_running() { from.rates.pps(device.name()) } else { None },
-        "flows_started": progress.flows,
-        "imix_built": progress.imix_counts,
-        "send_calls": outcome.map(|o| o.kicks),
-        "device_full_events": outcome.map(|o| o.full_events),
-        "encrypted": false,
-        "settings": device.config(),
-    })
-}
-
-fn sample_json(sample: &CpuSample) -> Value {
-    if sample.samples == 0 {
-        return Value::Null;
+    PktgenDeviceDocument {
+        schema: "wirebench.pktgen-device/1",
+        device: device.name(),
+        interface: device.interface(),
+        cpu: device.cpu(),
+        state,
+        result: device.result_text(),
+        sent_frames: progress.sofar,
+        unsent_frames: unsent,
+        errors: progress.errors,
+        refused_frames: outcome.map(|o| o.refused_frames),
+        withdrawn_frames: outcome.map(|o| o.withdrawn_frames),
+        offered_octets: outcome.map(|o| o.offered_octets),
+        elapsed_ns: elapsed,
+        idle_ns: progress.idle_ns,
+        rates: rates(progress.sofar, outcome.map(|o| o.offered_octets), elapsed),
+        pps_now: match device.is_running() {
+            true => from.rates.pps(device.name()),
+            false => None,
+        },
+        flows_started: progress.flows,
+        imix_built: &progress.imix_counts,
+        send_calls: outcome.map(|o| o.kicks),
+        device_full_events: outcome.map(|o| o.full_events),
+        encrypted: false,
+        settings: device.config(),
     }
-    json!({
-        "average_ns": number(sample.average()),
-        "variance_ns2": number(sample.variance()),
-        "min_ns": sample.min,
-        "max_ns": sample.max,
-        "samples": sample.samples,
+}
+
+/// JSON document `pgrx.json`: results of the receiver.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct PgrxDocument<'a> {
+    /// `wirebench.pgrx/1`.
+    schema: &'static str,
+    /// True if the receiver is on.
+    enabled: bool,
+    /// Measurement mode; null if the receiver is off.
+    mode: Option<Mode>,
+    /// Interface to which reception is restricted.
+    interface: Option<&'a str>,
+    /// True if packets give latency samples.
+    takes_latency: bool,
+    /// Results of each CPU that received packets.
+    cpus: Vec<PgrxRow>,
+    /// Results of all CPUs together.
+    global: PgrxRow,
+    /// Sequence and distribution results of each receive queue.
+    queues: Vec<PgrxQueue<'a>>,
+}
+
+/// Results of one CPU, or of all.
+#[derive(Serialize, JsonSchema)]
+struct PgrxRow {
+    /// Number of the CPU; null for all CPUs together.
+    cpu: Option<u32>,
+    /// Number of packets.
+    packets: u64,
+    /// Bytes: Ethernet header and IP packet, without FCS, tags and padding.
+    bytes: u64,
+    /// Time from the first to the last packet, in µs.
+    work_us: u64,
+    /// Packets per second.
+    pps: Whole,
+    /// Bits per second.
+    bps: Whole,
+    /// Time between packets.
+    inter_arrival: Option<PgrxSample>,
+    /// Change of latency, or of inter-arrival time in the older dialect.
+    jitter: Option<PgrxSample>,
+    /// Time from the timestamp in the packet to its arrival.
+    latency: Option<PgrxSample>,
+}
+
+/// Statistics of a time.
+#[derive(Serialize, JsonSchema)]
+struct PgrxSample {
+    /// Mean, in ns.
+    average_ns: Whole,
+    /// Variance, in ns².
+    variance_ns2: Whole,
+    /// Minimum, in ns.
+    min_ns: u64,
+    /// Maximum, in ns.
+    max_ns: u64,
+    /// Number of samples.
+    samples: u64,
+}
+
+/// Whole number, as text beyond 64 bits because some JSON readers do not support larger numbers.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+enum Whole {
+    /// Number of 64 bits.
+    Number(u64),
+    /// Larger number.
+    Text(String),
+}
+
+impl From<u128> for Whole {
+    fn from(value: u128) -> Self {
+        u64::try_from(value).map_or_else(|_| Self::Text(value.to_string()), Self::Number)
+    }
+}
+
+/// Sequence and distribution results of one receive queue.
+#[derive(Serialize, JsonSchema)]
+struct PgrxQueue<'a> {
+    /// Interface of the queue.
+    interface: &'a str,
+    /// CPU of the queue.
+    cpu: u32,
+    /// True if no clones and no bursts were seen, so that gaps in the sequence numbers are losses.
+    sequence_is_plain: bool,
+    /// Missing packets; null if other queues received a part of them, or if the sequence is not plain.
+    missing_frames: Option<u64>,
+    /// Packets that arrived more than once; null as `missing_frames`.
+    duplicate_frames: Option<u64>,
+    /// Packets that arrived late; null as `missing_frames`.
+    reordered_frames: Option<u64>,
+    /// Latency, in ns.
+    latency_ns: Summary,
+    /// Time between packets, in ns.
+    inter_arrival_ns: Summary,
+}
+
+fn sample(sample: &CpuSample) -> Option<PgrxSample> {
+    (sample.samples > 0).then(|| PgrxSample {
+        average_ns: sample.average().into(),
+        variance_ns2: sample.variance().into(),
+        min_ns: sample.min,
+        max_ns: sample.max,
+        samples: sample.samples,
     })
 }
 
-/// Some JSON readers do not support 128-bit numbers.
-fn number(value: u128) -> Value {
-    u64::try_from(value).map_or_else(|_| json!(value.to_string()), |v| json!(v))
-}
-
-fn row_json(cpu: Option<u32>, row: &CpuStatistics) -> Value {
+fn row(cpu: Option<u32>, row: &CpuStatistics) -> PgrxRow {
     let (pps, bps) = row.rates();
-    json!({
-        "cpu": cpu,
-        "packets": row.packets,
-        "bytes": row.bytes,
-        "work_us": row.work_us(),
-        "pps": number(pps),
-        "bps": number(bps),
-        "inter_arrival": sample_json(&row.inter_arrival),
-        "jitter": sample_json(&row.jitter),
-        "latency": sample_json(&row.latency),
-    })
+    PgrxRow {
+        cpu,
+        packets: row.packets,
+        bytes: row.bytes,
+        work_us: row.work_us(),
+        pps: pps.into(),
+        bps: bps.into(),
+        inter_arrival: sample(&row.inter_arrival),
+        jitter: sample(&row.jitter),
+        latency: sample(&row.latency),
+    }
 }
 
-fn receiver_json(from: &Sources<'_>) -> Value {
+fn receiver_document<'a>(from: &Sources<'a>) -> PgrxDocument<'a> {
     let receiver = from.folder.receiver();
-    let rows: Vec<Value> = receiver
+    let cpus = receiver
         .rows()
-        .map(|(cpu, row)| row_json(Some(cpu), row))
-        .collect();
+        .map(|(cpu, counted)| row(Some(cpu), counted));
     let global = CpuStatistics::global(receiver.rows().map(|(_, row)| row));
     let extras = from.reception.map(Reception::extras).unwrap_or_default();
     // A queue that received only a part of the packets misses packets of other queues.
     let alone = receiver.rows().filter(|(_, row)| row.packets > 0).count() == 1;
-    let queues: Vec<Value> = extras
+    let queues = extras
         .iter()
-        .map(|(port, cpu, extra)| extra_json(port, *cpu, alone, extra))
-        .collect();
-    json!({
-        "schema": "wirebench.pgrx/1",
-        "enabled": receiver.mode().is_some(),
-        "mode": receiver.mode(),
-        "interface": receiver.device(),
-        "takes_latency": receiver.takes_latency(),
-        "cpus": rows,
-        "global": row_json(None, &global),
-        "queues": queues,
-    })
+        .map(|(port, cpu, extra)| queue(port, *cpu, alone, extra));
+    PgrxDocument {
+        schema: "wirebench.pgrx/1",
+        enabled: receiver.mode().is_some(),
+        mode: receiver.mode(),
+        interface: receiver.device(),
+        takes_latency: receiver.takes_latency(),
+        cpus: cpus.collect(),
+        global: row(None, &global),
+        queues: queues.collect(),
+    }
 }
 
 /// Returns the sequence and distribution results of one receive queue.
-fn extra_json(port: &str, cpu: u32, alone: bool, extra: &WatchExtras) -> Value {
+fn queue<'a>(port: &'a str, cpu: u32, alone: bool, extra: &WatchExtras) -> PgrxQueue<'a> {
     let c = &extra.counters;
     let told = |n: u64| (alone && extra.sequence_is_plain).then_some(n);
-    json!({
-        "interface": port,
-        "cpu": cpu,
-        "sequence_is_plain": extra.sequence_is_plain,
-        "missing_frames": told(c.missing_frames),
-        "duplicate_frames": told(c.duplicate_frames),
-        "reordered_frames": told(c.reordered_frames),
-        "latency_ns": summary_json(&extra.latency_ns),
-        "inter_arrival_ns": summary_json(&extra.inter_arrival_ns),
-    })
-}
-
-fn summary_json(s: &wb_measure::Summary) -> Value {
-    serde_json::to_value(s).unwrap_or_default()
+    PgrxQueue {
+        interface: port,
+        cpu,
+        sequence_is_plain: extra.sequence_is_plain,
+        missing_frames: told(c.missing_frames),
+        duplicate_frames: told(c.duplicate_frames),
+        reordered_frames: told(c.reordered_frames),
+        latency_ns: extra.latency_ns,
+        inter_arrival_ns: extra.inter_arrival_ns,
+    }
 }

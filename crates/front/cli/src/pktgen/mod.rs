@@ -8,6 +8,7 @@ mod receive;
 mod service;
 mod world;
 
+pub(crate) use extra::{PgrxDocument, PktgenDeviceDocument};
 pub(crate) use plan::PlanOptions;
 pub(crate) use service::{Options, Service};
 pub(crate) use world::Host;

@@ -10,6 +10,8 @@ use std::{
 use insta::assert_snapshot;
 use serde_json::Value;
 
+use crate::architecture::sources;
+
 /// Root of the sources, with the examples.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
 
@@ -87,9 +89,45 @@ fn schema_paths(document: &str) -> String {
 #[test]
 fn schema_paths_are_only_added_to() {
     for document in [
-        "plan", "report", "snapshot", "stat", "doctor", "labs", "linerate", "compare",
+        "plan",
+        "report",
+        "snapshot",
+        "stat",
+        "doctor",
+        "labs",
+        "linerate",
+        "compare",
+        "read",
+        "capture-stats",
+        "self-test",
+        "demo",
+        "pktgen-device",
+        "pgrx",
     ] {
         assert_snapshot!(format!("schema_of_{document}"), schema_paths(document));
+    }
+}
+
+/// `schema` knows each name of a document in the sources, `wirebench.NAME/1`.
+#[test]
+fn every_document_has_a_schema() {
+    let mut names = BTreeSet::new();
+    for (_, text) in sources() {
+        for (start, _) in text.match_indices("\"wirebench.") {
+            let rest = &text[start + "\"wirebench.".len()..];
+            let word = rest.split('"').next().unwrap_or_default();
+            if let Some((name, version)) = word.split_once('/')
+                && !version.is_empty()
+                && version.bytes().all(|b| b.is_ascii_digit())
+            {
+                names.insert(name.to_owned());
+            }
+        }
+    }
+    assert!(names.len() > 10, "{names:?}");
+    for name in names {
+        let output = wirebench(&["schema", &name]);
+        assert!(output.status.success(), "{name}: {output:?}");
     }
 }
 
@@ -115,12 +153,20 @@ fn printed_documents_match_their_schemas() {
     });
     std::fs::write(&file, report.unwrap()).unwrap();
     let file = file.to_str().unwrap();
+    let frames = folder.path().join("frames.pcap");
+    let port = format!("file:{}", frames.display());
+    let sent = wirebench(&["tx", "-i", &port, "--count", "3", "-q"]);
+    assert!(sent.status.success(), "{sent:?}");
+    let frames = frames.to_str().unwrap();
     for (document, words) in [
         ("doctor", &["doctor", "--json"][..]),
         ("doctor", &["doctor", "lo", "--json", "--describe"]),
         ("labs", &["lab", "ls", "--json"]),
         ("linerate", &["linerate", "10g", "--json"]),
         ("compare", &["bench", "compare", file, file, "--json"]),
+        ("read", &["read", "--count", "--json", frames]),
+        ("read", &["read", "--verify", "--json", frames]),
+        ("read", &["read", "--info", "--json", frames]),
     ] {
         let printed = json(words);
         assert_eq!(printed["schema"], format!("wirebench.{document}/1"));

@@ -166,6 +166,49 @@ fn check(command: &[&str], base: &[&str], output: &[&str]) {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// A value that would have no effect, or that no unit can hold, is refused in one line.
+#[test]
+fn useless_values_are_refused() {
+    for (line, message) in [
+        (
+            "http --poisson http://198.18.1.2/ --print-plan",
+            "http, arrivals: poisson needs rate",
+        ),
+        (
+            "load --client memory:x --server memory:x --cps 0 --duration 1s",
+            "load, rate: must be at least 1, got 0",
+        ),
+        (
+            "load --client eth2 --cps 5 --tries 0 --print-plan",
+            "must be between 1 and 255",
+        ),
+        (
+            "bench ndr --tx eth2 --rx eth3 --min 10kpps --max 1kpps --print-plan",
+            "min must be at most max (1kpps), got 10kpps",
+        ),
+        (
+            "trial --tx eth2 --rx eth3 --proto raw --src 198.18.1.2 --print-plan",
+            "proto raw has no IP header",
+        ),
+        (
+            "trial --tx eth2 --rx eth3 --duration 999999999999999s",
+            "is too large; the largest is 5124095h",
+        ),
+        (
+            "trial --tx eth2 --rx eth3 --rate 99999999999gbps",
+            "is too large; the largest is 18446744073gpps or 18446744073gbps",
+        ),
+    ] {
+        let output = wirebench(&line.split(' ').collect::<Vec<_>>());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}: {said}");
+        assert!(
+            said.contains(message) && said.lines().count() == 1,
+            "{line}: {said}"
+        );
+    }
+}
+
 #[test]
 fn of_configuration_files_of_dperf() {
     for (file, device) in [

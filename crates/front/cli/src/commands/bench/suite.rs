@@ -59,7 +59,7 @@ pub(crate) struct SuiteArgs {
     /// rate, or the tester's limit].
     #[arg(long, value_name = "LOAD")]
     max: Option<Load>,
-    /// Lowest load to try.
+    /// Lowest load to try, at most --max.
     #[arg(long, value_name = "LOAD")]
     min: Option<Load>,
     /// Length of a deciding trial; latency: of a stream, without measurement in its first half; recovery: of the
@@ -70,7 +70,7 @@ pub(crate) struct SuiteArgs {
     /// Ramp-up time before each trial; frames sent in it are not counted [default: 500ms].
     #[arg(long, value_name = "TIME")]
     ramp: Option<Span>,
-    /// Time to wait for frames in flight after each trial [default: 500ms].
+    /// Time to wait for frames in flight after each trial, up to 1m [default: 500ms].
     #[arg(long, value_name = "TIME")]
     drain: Option<Span>,
     /// Pause between two trials [default: 500ms].

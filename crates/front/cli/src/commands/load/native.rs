@@ -53,10 +53,10 @@ pub(super) struct NativeArgs {
     /// Own address of the server port.
     #[arg(long, value_name = "ADDR")]
     server_address: Vec<AddressRange>,
-    /// Number of workers of the client port, which share its queues.
+    /// Number of workers of the client port, 1 to 64, which share its queues.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(0..))]
     workers: u32,
-    /// Number of workers of the server port.
+    /// Number of workers of the server port, 1 to 64.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(0..))]
     server_workers: u32,
     /// CPUs for the workers, client first: 2,3 or 2-5 [default: chosen by the program].
@@ -112,7 +112,7 @@ struct TrafficArgs {
     /// Requests per connection before it is closed; 0: no limit [default: 1; 0 with --cc, --rps, --pps or --bps].
     #[arg(long, value_name = "N", value_parser = count_in::<u32>(0..))]
     requests: Option<u32>,
-    /// Number of requests sent back to back.
+    /// Number of requests sent back to back, 1 to 100.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u16>(0..))]
     pipeline: u16,
     /// Send SYN packets or datagrams without waiting for answers.
@@ -151,8 +151,8 @@ struct TcpArgs {
     /// capped at 200 ms.
     #[arg(long, value_name = "TIME", default_value = "1s")]
     retransmit: Span,
-    /// Maximum transmissions of a segment.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = count_in::<u8>(0..))]
+    /// Maximum transmissions of a segment, 1 to 255.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = count_in::<u8>(1..))]
     tries: u8,
     /// Time limit from the first SYN to its answer; 0s: no limit.
     #[arg(long, value_name = "TIME", default_value = "10s")]
@@ -178,10 +178,7 @@ struct TcpArgs {
 }
 
 fn size(text: &str) -> Result<u32, String> {
-    wb_model::units::parse_count(text)
-        .ok()
-        .and_then(|n| u32::try_from(n).ok())
-        .ok_or_else(|| format!("expected a number of bytes, got {text:?}"))
+    count_in::<u32>(0..)(text)
 }
 
 fn request(text: &str) -> Result<LoadMessage, String> {

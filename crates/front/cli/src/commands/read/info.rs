@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use wb_pcapng::{
     CaptureInterface, CaptureSummary, Counts, Event, Format, InterfaceSummary, Statistics,
 };
@@ -11,6 +12,7 @@ use wb_render::figures;
 use wb_tcpdump::print::LinkType;
 
 use super::{
+    ReadDocument,
     moment::rfc3339,
     source::{Source, Trouble},
     tell_trouble,
@@ -35,7 +37,7 @@ pub(super) fn run(files: &[PathBuf], json: bool) -> Result<u8> {
     for (at, file) in files.iter().enumerate() {
         let found = look(Source::open(file)?);
         if json {
-            documents.push(found.json());
+            documents.push(found.document());
         } else {
             let text = found.text();
             if !text.is_empty() {
@@ -48,8 +50,11 @@ pub(super) fn run(files: &[PathBuf], json: bool) -> Result<u8> {
         }
     }
     if json {
-        let document = json!({ "schema": "wirebench.read/1", "files": documents });
-        deliver(&format!("{document:#}"))?;
+        let document = InfoDocument {
+            schema: super::SCHEMA,
+            files: documents,
+        };
+        deliver(&ReadDocument::Info(document).text()?)?;
     }
     Ok(code)
 }
@@ -152,51 +157,32 @@ impl Found {
             .zip(&self.summary.interfaces)
     }
 
-    fn json(&self) -> Value {
+    fn document(&self) -> FileInfo {
         let summary = &self.summary;
-        let interfaces = self.interfaces().map(|(interface, found)| {
-            let mut object = Map::new();
-            object.insert("name".to_owned(), json!(interface.name));
-            object.insert("description".to_owned(), json!(interface.description));
-            object.insert("filter".to_owned(), json!(interface.filter));
-            object.insert("link_type".to_owned(), json!(interface.link_type));
-            object.insert("snapshot_length".to_owned(), json!(interface.snap_len));
-            object.insert(
-                "stamp_decimals".to_owned(),
-                json!(interface.time_unit.decimals()),
-            );
-            object.extend(counts_json(&found.counts));
-            object.insert(
-                "statistics".to_owned(),
-                found
-                    .statistics
-                    .as_ref()
-                    .map_or(Value::Null, statistics_json),
-            );
-            Value::Object(object)
+        let interfaces = self.interfaces().map(|(interface, found)| InterfaceInfo {
+            name: interface.name.clone(),
+            description: interface.description.clone(),
+            filter: interface.filter.clone(),
+            link_type: interface.link_type,
+            snapshot_length: interface.snap_len,
+            stamp_decimals: interface.time_unit.decimals(),
+            counts: CountsInfo::from(&found.counts),
+            statistics: found.statistics.as_ref().map(StatisticsInfo::from),
         });
-        let interfaces: Vec<Value> = interfaces.collect();
-        let mut object = Map::new();
-        for (key, value) in [
-            ("file", json!(self.source.name)),
-            ("format", json!(self.format())),
-            ("byte_order", json!(self.byte_order())),
-            ("packing", json!(self.source.packing.map(|p| p.name()))),
-            ("application", json!(self.application)),
-            ("sections", json!(summary.sections)),
-            ("content_bytes", json!(summary.file_bytes)),
-            ("other_blocks", json!(summary.other_blocks)),
-            ("oddities", json!(self.source.oddities())),
-            (
-                "trouble",
-                json!(self.trouble.as_ref().map(ToString::to_string)),
-            ),
-        ] {
-            object.insert(key.to_owned(), value);
+        FileInfo {
+            file: self.source.name.clone(),
+            format: self.format(),
+            byte_order: self.byte_order(),
+            packing: self.source.packing.map(|p| p.name()),
+            application: self.application.clone(),
+            sections: summary.sections,
+            content_bytes: summary.file_bytes,
+            other_blocks: summary.other_blocks,
+            oddities: self.source.oddities(),
+            trouble: self.trouble.as_ref().map(ToString::to_string),
+            counts: CountsInfo::from(&summary.total),
+            interfaces: interfaces.collect(),
         }
-        object.extend(counts_json(&summary.total));
-        object.insert("interfaces".to_owned(), json!(interfaces));
-        Value::Object(object)
     }
 }
 
@@ -288,32 +274,141 @@ fn statistics_line(found: &Statistics) -> String {
     parts.join(", ")
 }
 
-fn statistics_json(found: &Statistics) -> Value {
-    json!({
-        "stamp_ns": found.stamp_ns,
-        "start_ns": found.start_ns,
-        "end_ns": found.end_ns,
-        "if_received": found.if_received,
-        "if_dropped": found.if_dropped,
-        "filter_accepted": found.filter_accepted,
-        "os_dropped": found.os_dropped,
-        "delivered": found.delivered,
-        "adds_up": found.adds_up(),
-    })
+/// JSON document of `read --info --json`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct InfoDocument {
+    /// `wirebench.read/1`.
+    schema: &'static str,
+    /// Files, in the order of the command line.
+    files: Vec<FileInfo>,
 }
 
-fn counts_json(counts: &Counts) -> Map<String, Value> {
-    let numbers = [
-        ("packets", json!(counts.packets)),
-        ("captured_bytes", json!(counts.captured_bytes)),
-        ("original_bytes", json!(counts.original_bytes)),
-        ("cut_packets", json!(counts.cut_packets)),
-        ("first_ns", json!(counts.first_ns)),
-        ("last_ns", json!(counts.last_ns)),
-        ("duration_ns", json!(counts.duration_ns())),
-        ("out_of_order", json!(counts.out_of_order)),
-        ("noted_drops", json!(counts.noted_drops)),
-    ];
-    let named = numbers.into_iter();
-    named.map(|(key, value)| (key.to_owned(), value)).collect()
+/// Description of one file.
+#[derive(Serialize, JsonSchema)]
+struct FileInfo {
+    /// Name of the file.
+    file: String,
+    /// `pcap`, `pcapng` or `unknown`.
+    format: &'static str,
+    /// `little endian`, `big endian` or `both byte orders`.
+    byte_order: &'static str,
+    /// Compression: `zstd`, `lz4` or `gzip`.
+    packing: Option<&'static str>,
+    /// Program that wrote the file.
+    application: Option<String>,
+    /// Number of sections; 1 for pcap.
+    sections: u64,
+    /// Length of all blocks, in bytes, without compression.
+    content_bytes: u64,
+    /// Number of blocks with neither packets nor descriptions nor statistics.
+    other_blocks: u64,
+    /// Deviations from the format.
+    oddities: Vec<String>,
+    /// Reason why the file could not be read to its end.
+    trouble: Option<String>,
+    /// Counts of all packets.
+    #[serde(flatten)]
+    counts: CountsInfo,
+    /// Interfaces, in the order of the file.
+    interfaces: Vec<InterfaceInfo>,
+}
+
+/// Description of one interface of a file.
+#[derive(Serialize, JsonSchema)]
+struct InterfaceInfo {
+    /// Name of the interface.
+    name: Option<String>,
+    /// Description in free text.
+    description: Option<String>,
+    /// Capture filter.
+    filter: Option<String>,
+    /// Link type, as in the list of libpcap.
+    link_type: u16,
+    /// Maximum number of captured bytes per packet; 0 means no limit.
+    snapshot_length: u32,
+    /// Decimals of a second in timestamps, 0 to 9.
+    stamp_decimals: u8,
+    /// Counts of the packets of the interface.
+    #[serde(flatten)]
+    counts: CountsInfo,
+    /// Latest statistics that the file has of the interface.
+    statistics: Option<StatisticsInfo>,
+}
+
+/// Counts of packets.
+#[derive(Serialize, JsonSchema)]
+struct CountsInfo {
+    /// Number of packets.
+    packets: u64,
+    /// Captured bytes.
+    captured_bytes: u64,
+    /// Bytes on the wire.
+    original_bytes: u64,
+    /// Packets that were captured only in part.
+    cut_packets: u64,
+    /// Earliest timestamp, in ns since 1970.
+    first_ns: Option<u64>,
+    /// Latest timestamp, in ns since 1970.
+    last_ns: Option<u64>,
+    /// Time between the earliest and the latest timestamp, in ns.
+    duration_ns: Option<u64>,
+    /// Packets with an earlier timestamp than a packet before them.
+    out_of_order: u64,
+    /// Losses recorded with packets; null if none are recorded.
+    noted_drops: Option<u64>,
+}
+
+impl From<&Counts> for CountsInfo {
+    fn from(counts: &Counts) -> Self {
+        Self {
+            packets: counts.packets,
+            captured_bytes: counts.captured_bytes,
+            original_bytes: counts.original_bytes,
+            cut_packets: counts.cut_packets,
+            first_ns: counts.first_ns,
+            last_ns: counts.last_ns,
+            duration_ns: counts.duration_ns(),
+            out_of_order: counts.out_of_order,
+            noted_drops: counts.noted_drops,
+        }
+    }
+}
+
+/// Statistics of an interface, as the file has them.
+#[derive(Serialize, JsonSchema)]
+struct StatisticsInfo {
+    /// Time of the statistics, in ns since 1970.
+    stamp_ns: u64,
+    /// Start of the capture, in ns since 1970.
+    start_ns: Option<u64>,
+    /// End of the capture, in ns since 1970.
+    end_ns: Option<u64>,
+    /// Packets that the interface received.
+    if_received: Option<u64>,
+    /// Packets that the interface dropped.
+    if_dropped: Option<u64>,
+    /// Packets that passed the filter.
+    filter_accepted: Option<u64>,
+    /// Packets that were dropped for lack of room.
+    os_dropped: Option<u64>,
+    /// Packets that were delivered to the capturing program.
+    delivered: Option<u64>,
+    /// True if each packet that passed the filter was delivered or dropped; null if a count is missing.
+    adds_up: Option<bool>,
+}
+
+impl From<&Statistics> for StatisticsInfo {
+    fn from(found: &Statistics) -> Self {
+        Self {
+            stamp_ns: found.stamp_ns,
+            start_ns: found.start_ns,
+            end_ns: found.end_ns,
+            if_received: found.if_received,
+            if_dropped: found.if_dropped,
+            filter_accepted: found.filter_accepted,
+            os_dropped: found.os_dropped,
+            delivered: found.delivered,
+            adds_up: found.adds_up(),
+        }
+    }
 }

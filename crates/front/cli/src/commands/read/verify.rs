@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use wb_pcapng::LINK_ETHERNET;
 use wb_render::{figures, table::Table};
 use wb_wire::{PktgenTag, Tag, TagFormat, find_tag};
@@ -295,37 +296,98 @@ impl Verify {
         text
     }
 
-    pub(super) fn json(&self) -> Value {
+    pub(super) fn document(&self) -> VerifyDocument {
         let rows = self.rows();
         let sum = |number: fn(&Row) -> u64| rows.iter().map(number).sum::<u64>();
-        let streams = rows.iter().map(|row| {
-            json!({
-                "tag": name(row.kind),
-                "flow": row.flow,
-                "first": shown(row.stream.first),
-                "last": shown(row.stream.last),
-                "received_frames": row.stream.received,
-                "missing_frames": row.missing,
-                "duplicate_frames": row.stream.duplicates,
-                "reordered_frames": row.stream.reordered,
-                "missing_ranges": row.ranges.iter().take(LISTED_JSON).collect::<Vec<_>>(),
-                "missing_ranges_listed": row.stream.forgotten == 0 && row.ranges.len() <= LISTED_JSON,
-            })
+        let streams = rows.iter().map(|row| VerifiedStream {
+            tag: name(row.kind),
+            flow: row.flow,
+            first: shown(row.stream.first),
+            last: shown(row.stream.last),
+            received_frames: row.stream.received,
+            missing_frames: row.missing,
+            duplicate_frames: row.stream.duplicates,
+            reordered_frames: row.stream.reordered,
+            missing_ranges: row
+                .ranges
+                .iter()
+                .take(LISTED_JSON)
+                .map(|(first, last)| [*first, *last])
+                .collect(),
+            missing_ranges_listed: row.stream.forgotten == 0 && row.ranges.len() <= LISTED_JSON,
         });
-        json!({
-            "holds": self.holds(),
-            "totals": {
-                "frames": self.packets,
-                "untagged_frames": self.untagged,
-                "unexamined_frames": self.beyond,
-                "received_frames": sum(|row| row.stream.received),
-                "missing_frames": sum(|row| row.missing),
-                "duplicate_frames": sum(|row| row.stream.duplicates),
-                "reordered_frames": sum(|row| row.stream.reordered),
+        VerifyDocument {
+            schema: super::SCHEMA,
+            holds: self.holds(),
+            totals: VerifiedTotals {
+                frames: self.packets,
+                untagged_frames: self.untagged,
+                unexamined_frames: self.beyond,
+                received_frames: sum(|row| row.stream.received),
+                missing_frames: sum(|row| row.missing),
+                duplicate_frames: sum(|row| row.stream.duplicates),
+                reordered_frames: sum(|row| row.stream.reordered),
             },
-            "streams": streams.collect::<Vec<_>>(),
-        })
+            streams: streams.collect(),
+        }
     }
+}
+
+/// JSON document of `read --verify --json`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct VerifyDocument {
+    /// `wirebench.read/1`.
+    schema: &'static str,
+    /// True if there are test frames and none is missing.
+    holds: bool,
+    /// Sums over all streams.
+    totals: VerifiedTotals,
+    /// Streams, by tag and flow.
+    streams: Vec<VerifiedStream>,
+}
+
+/// Sums over all streams.
+#[derive(Serialize, JsonSchema)]
+struct VerifiedTotals {
+    /// Frames that were read.
+    frames: u64,
+    /// Frames without a test tag.
+    untagged_frames: u64,
+    /// Frames of streams beyond the maximum number of streams, which were not checked.
+    unexamined_frames: u64,
+    /// Frames with a test tag that were checked.
+    received_frames: u64,
+    /// Frames whose numbers are missing.
+    missing_frames: u64,
+    /// Frames whose numbers arrived before.
+    duplicate_frames: u64,
+    /// Frames that arrived after a frame with a higher number.
+    reordered_frames: u64,
+}
+
+/// Received and missing numbers of one stream.
+#[derive(Serialize, JsonSchema)]
+struct VerifiedStream {
+    /// Format of the tag: `flow` (of wirebench) or `pktgen`.
+    tag: &'static str,
+    /// Number of the flow; 0 for the tag of pktgen, which has none.
+    flow: u32,
+    /// Lowest received number.
+    first: u64,
+    /// Highest received number.
+    last: u64,
+    /// Frames that were received.
+    received_frames: u64,
+    /// Frames whose numbers are missing.
+    missing_frames: u64,
+    /// Frames whose numbers arrived before.
+    duplicate_frames: u64,
+    /// Frames that arrived after a frame with a higher number.
+    reordered_frames: u64,
+    /// First and last number of each missing range, at most 1000 ranges.
+    missing_ranges: Vec<[u64; 2]>,
+    /// True if `missing_ranges` has all missing ranges.
+    missing_ranges_listed: bool,
 }
 
 /// Final result of a stream.
@@ -377,9 +439,13 @@ mod tests {
     }
 
     fn totals(verify: &Verify) -> [u64; 4] {
-        let json = verify.json();
-        ["received", "missing", "duplicate", "reordered"]
-            .map(|key| json["totals"][format!("{key}_frames")].as_u64().unwrap())
+        let totals = verify.document().totals;
+        [
+            totals.received_frames,
+            totals.missing_frames,
+            totals.duplicate_frames,
+            totals.reordered_frames,
+        ]
     }
 
     #[test]
