@@ -1,175 +1,77 @@
 //! Criteria of a run: `loss<=0.1%`, `p99<=500us`, `load.cps>=20k`, `probe.drops<=0`.
 
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeSet, fmt, str::FromStr, sync::LazyLock};
 
-use wb_figures::text::{count, ratio_to, significant, time_ns, trimmed};
+use wb_figures::{
+    Kind, Section, Unit,
+    text::{count, ratio_to, significant, time_ns, trimmed},
+};
 use wb_measure::Summary;
 
 use crate::{
     bench::LbMetric,
+    frames::Frames,
+    http::HttpJobReport,
     kinds::JobKind,
+    load::LoadJobReport,
+    report::{CaptureReport, Totals},
     spelling::nearest,
     units::{ParseUnitError, Rate, Rational, Span, parse_count, parse_number, string_serde},
 };
 
-/// Statistic of a distribution: the mean, a percentile or the maximum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stat(&'static str);
+/// Jobs of one kind together, for criteria.
+pub trait Measured {
+    /// Figures of the jobs; metrics of criteria are their names.
+    fn section(&self) -> Section<'_>;
 
-impl Stat {
-    /// All statistics, in order.
-    pub fn all() -> impl Iterator<Item = Self> {
-        let percentiles = Summary::PERCENTILES.iter().map(|(name, ..)| *name);
-        let names = std::iter::once("mean").chain(percentiles);
-        names.chain(std::iter::once("max")).map(Self)
-    }
-
-    /// Name in criteria and reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        self.0
-    }
-
-    /// Value of the statistic in ns; `None` if there are no samples.
-    #[must_use]
-    pub fn of(self, times: &Summary) -> Option<f64> {
-        times.statistic(self.0)
+    /// Frames and connections that the criteria cover.
+    fn totals(&self) -> Totals {
+        Totals::default()
     }
 }
 
-/// Metric of a criterion.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Metric {
-    /// Lost frames as a share of offered frames.
-    Loss,
-    /// Unsent frames as a share of intended frames.
-    Unsent,
-    /// Duplicate frames as a share of offered frames.
-    Duplicates,
-    /// Reordered frames as a share of offered frames.
-    Reordered,
-    /// Connections that failed, or are open at the end, as a share of attempted connections.
-    Failed,
-    /// HTTP responses with a status of 400 or more as a share of all responses.
-    Errors,
-    /// Latency of frames; for loads the time from a request to its complete response; for socket tests the duration of
-    /// an operation.
-    Latency(Stat),
-    /// Time from SYN to SYN-ACK.
-    Connect(Stat),
-    /// Time from an HTTP request to its complete response; with a rate or an interval, from the scheduled time of the
-    /// request.
-    Http(Stat),
-    /// Lost frames.
-    Lost,
-    /// Frames received per second; frames sent if nothing is received.
-    Pps,
-    /// Bits received per second at layer 2 with FCS; bits sent if nothing is received. For socket tests the throughput;
-    /// for a benchmark the limit.
-    Bps,
-    /// Connections established per second of the duration; for a benchmark the limit.
-    Cps,
-    /// Responses per second of the duration.
-    Rps,
-    /// Transactions per second of a socket test.
-    Tps,
-    /// Connections open at the end of the duration.
-    Open,
-    /// Increase of a counter of a probe, or the maximum of a gauge.
-    Counter(String),
-    /// Limit that a benchmark searches.
-    Limit(LbMetric),
-    /// Result of a test suite.
-    Found(Figure),
+/// Statistics of a distribution that criteria can name, in order: the mean, percentiles, the maximum.
+pub fn statistics() -> impl Iterator<Item = &'static str> {
+    let percentiles = Summary::PERCENTILES.iter().map(|(name, ..)| *name);
+    std::iter::once("mean").chain(percentiles).chain(["max"])
 }
 
-/// Result of a test suite at a frame size; each figure belongs to one test.
+/// Form of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Figure {
-    /// Highest load without loss, or within the loss that the search allows.
-    Throughput(Counted),
-    /// Highest load that meets an MLRsearch goal without loss.
-    Ndr(Counted),
-    /// Highest load that meets an MLRsearch goal with loss.
-    Pdr(Counted),
-    /// Highest forwarding rate.
-    Mfr(Counted),
-    /// Mean of the longest bursts without loss, in frames.
-    B2b,
-    /// Time from the end of the overload to the last lost frame, the maximum over all repetitions.
-    Recovery,
-    /// Time in which the device did not forward.
-    Reset,
-}
-
-/// Unit of a load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
-    /// Frames, connections or requests per second, or connections.
-    Number,
-    /// Bits per second at layer 1.
-    L1,
-    /// Bits per second at layer 2.
-    L2,
-    /// Share of the line rate.
-    OfLine,
-}
-
-impl Counted {
-    /// All units.
-    pub const ALL: [Self; 4] = [Self::Number, Self::L1, Self::L2, Self::OfLine];
-}
-
-/// Constructor of a figure that is a load, from its unit.
-type OfLoad = fn(Counted) -> Figure;
-
-const LOADS: [(&str, OfLoad); 4] = [
-    ("throughput", Figure::Throughput),
-    ("ndr", Figure::Ndr),
-    ("pdr", Figure::Pdr),
-    ("mfr", Figure::Mfr),
-];
-
-/// Type of a metric's values.
-#[derive(Clone, Copy)]
-enum Unit {
+enum Form {
     Share,
     Time,
-    Number,
-    /// Number or rate.
-    Load(OfLoad),
+    /// A whole number.
+    Count,
+    /// A number that may be fractional.
+    Rate,
+    /// A load: a whole number, a bit rate, or a share of the line rate.
+    Load,
 }
 
-const SHARES: [(&str, Metric); 6] = [
-    ("loss", Metric::Loss),
-    ("unsent", Metric::Unsent),
-    ("duplicates", Metric::Duplicates),
-    ("reordered", Metric::Reordered),
-    ("failed", Metric::Failed),
-    ("errors", Metric::Errors),
+impl From<Unit> for Form {
+    fn from(unit: Unit) -> Self {
+        match unit {
+            Unit::Share => Self::Share,
+            Unit::Nanoseconds => Self::Time,
+            Unit::None | Unit::Count(_) | Unit::Bytes => Self::Count,
+            Unit::PerSecond(_) | Unit::BitsPerSecond | Unit::Seconds | Unit::Percent => Self::Rate,
+        }
+    }
+}
+
+/// Results of a suite at a frame size; each belongs to one test.
+const RESULTS: [(&str, Form); 7] = [
+    ("throughput", Form::Load),
+    ("ndr", Form::Load),
+    ("pdr", Form::Load),
+    ("mfr", Form::Load),
+    ("b2b", Form::Count),
+    ("recovery", Form::Time),
+    ("reset", Form::Time),
 ];
 
-/// Constructor of a time metric, from its statistic.
-type Time = fn(Stat) -> Metric;
-
-/// Prefixes of times other than the latency.
-const TIMES: [(&str, Time); 3] = [
-    ("connect_", Metric::Connect),
-    ("http_", Metric::Http),
-    ("", Metric::Latency),
-];
-
-const NUMBERS: [(&str, Metric); 7] = [
-    ("lost", Metric::Lost),
-    ("pps", Metric::Pps),
-    ("bps", Metric::Bps),
-    ("cps", Metric::Cps),
-    ("rps", Metric::Rps),
-    ("tps", Metric::Tps),
-    ("open", Metric::Open),
-];
-
-/// Limits of a benchmark without a name among the metrics of jobs.
+/// Limits of a load balancer whose names are not those of figures.
 const LIMITS: [LbMetric; 4] = [
     LbMetric::OnewayPps,
     LbMetric::TwowayPps,
@@ -177,62 +79,89 @@ const LIMITS: [LbMetric; 4] = [
     LbMetric::Elephant,
 ];
 
-/// Times that a suite measures.
-const INTERVALS: [(&str, Figure); 2] = [("recovery", Figure::Recovery), ("reset", Figure::Reset)];
+/// A figure of a kind of job.
+struct Known {
+    kind: JobKind,
+    name: String,
+    form: Form,
+    /// True if its table declares the name for criteria; other figures have their own name.
+    is_declared: bool,
+}
 
-impl Metric {
-    fn named(name: &str) -> Option<(Self, Unit)> {
-        let find = |list: &[(&str, Self)], unit| {
-            let found = list.iter().find(|(n, _)| *n == name);
-            found.map(|(_, metric)| (metric.clone(), unit))
-        };
-        let time = TIMES.iter().find_map(|(word, of)| {
-            let stat = name.strip_prefix(word)?;
-            let stat = Stat::all().find(|known| known.name() == stat)?;
-            Some((of(stat), Unit::Time))
+/// Figures of all kinds of jobs. Declared names come first.
+static CATALOG: LazyLock<Vec<Known>> = LazyLock::new(|| {
+    let (frames, load) = (Frames::default(), LoadJobReport::default());
+    let (http, capture) = (HttpJobReport::default(), CaptureReport::default());
+    let kinds: [(JobKind, &dyn Measured); 6] = [
+        (JobKind::Traffic, &frames),
+        (JobKind::Devices, &frames),
+        (JobKind::Socket, &frames),
+        (JobKind::Load, &load),
+        (JobKind::Http, &http),
+        (JobKind::Capture, &capture),
+    ];
+    let each = kinds.iter();
+    let mut all: Vec<Known> = each
+        .flat_map(|(kind, of)| known(*kind, &of.section()))
+        .collect();
+    all.sort_by_key(|known| !known.is_declared);
+    all
+});
+
+fn known(kind: JobKind, section: &Section<'_>) -> Vec<Known> {
+    let mut all = Vec::new();
+    let mut add = |name: String, form, is_declared| {
+        all.push(Known {
+            kind,
+            name,
+            form,
+            is_declared,
         });
-        let limit = LIMITS.iter().find(|limit| limit.name() == name);
-        find(&SHARES, Unit::Share)
-            .or(time)
-            .or_else(|| find(&NUMBERS, Unit::Number))
-            .or_else(|| limit.map(|l| (Self::Limit(*l), Unit::Number)))
-            .or_else(|| Self::found(name))
-    }
-
-    /// Returns true if it is a rate per second.
-    const fn is_per_second(&self) -> bool {
-        matches!(
-            self,
-            Self::Pps | Self::Bps | Self::Cps | Self::Rps | Self::Tps
-        )
-    }
-
-    /// Unit after a number of this metric.
-    const fn unit(&self) -> &'static str {
-        match self {
-            Self::Found(
-                Figure::Throughput(counted)
-                | Figure::Ndr(counted)
-                | Figure::Pdr(counted)
-                | Figure::Mfr(counted),
-            ) => match counted {
-                Counted::L1 => "bps",
-                Counted::L2 => "bps-l2",
-                Counted::Number | Counted::OfLine => "",
-            },
-            _ => "",
+    };
+    for def in section.figures.iter().map(|figure| figure.def) {
+        match def.kind {
+            Kind::Fact => {}
+            Kind::Distribution => {
+                for (prefix, statistic) in
+                    (def.judged.iter()).flat_map(|prefix| statistics().map(move |s| (prefix, s)))
+                {
+                    let name = match *prefix {
+                        "" => statistic.to_owned(),
+                        prefix => format!("{prefix}_{statistic}"),
+                    };
+                    add(name, Form::Time, true);
+                }
+            }
+            _ if def.judged.is_empty() => add(def.name.to_owned(), def.unit.into(), false),
+            _ => {
+                let names = def.judged.iter();
+                names.for_each(|name| add((*name).to_owned(), def.unit.into(), true));
+            }
         }
     }
+    all
+}
 
-    fn found(name: &str) -> Option<(Self, Unit)> {
-        let load = LOADS.iter().find(|(n, _)| *n == name);
-        let interval = INTERVALS.iter().find(|(n, _)| *n == name);
-        let load = load.map(|(_, of)| (of(Counted::Number), Unit::Load(*of)));
-        let interval = || interval.map(|(_, figure)| (*figure, Unit::Time));
-        let burst = || (name == "b2b").then_some((Figure::B2b, Unit::Number));
-        let (figure, unit) = load.or_else(interval).or_else(burst)?;
-        Some((Self::Found(figure), unit))
-    }
+/// Form of the limit of a metric.
+fn form(name: &str) -> Option<Form> {
+    let result = RESULTS.iter().find(|(known, _)| *known == name);
+    let limit = LIMITS.iter().find(|limit| limit.name() == name);
+    let figure = || CATALOG.iter().find(|known| known.name == name);
+    (result.map(|(_, form)| *form))
+        .or(limit.map(|_| Form::Count))
+        .or_else(|| figure().map(|known| known.form))
+}
+
+/// Returns true if the metric is a load that a suite finds.
+pub(crate) fn is_load(name: &str) -> bool {
+    form(name) == Some(Form::Load)
+}
+
+/// Returns true if jobs of the kind have a figure of this name that no table declares for criteria. The plan decides
+/// about the declared ones.
+pub(crate) fn is_plain_figure(kind: JobKind, name: &str) -> bool {
+    let mut same = CATALOG.iter().filter(|known| known.name == name);
+    same.clone().all(|known| !known.is_declared) && same.any(|known| known.kind == kind)
 }
 
 /// Value to compare with.
@@ -244,6 +173,10 @@ pub enum CriterionLimit {
     Time(Span),
     /// Count, or rate per second, which may be fractional.
     Number(Rational),
+    /// Bits per second at layer 1.
+    L1(Rational),
+    /// Bits per second at layer 2.
+    L2(Rational),
 }
 
 impl CriterionLimit {
@@ -254,7 +187,7 @@ impl CriterionLimit {
         match self {
             Self::Share(share) => share.as_f64(),
             Self::Time(time) => time.as_nanos() as f64,
-            Self::Number(number) => number.as_f64(),
+            Self::Number(n) | Self::L1(n) | Self::L2(n) => n.as_f64(),
         }
     }
 }
@@ -282,7 +215,7 @@ pub fn measured_text(criterion: &str, value: f64) -> String {
                 text
             }
         }
-        Ok(CriterionLimit::Number(limit)) => {
+        Ok(limit) => {
             let (whole, limit) = (value.max(0.0).round(), limit.as_f64());
             match limit.fract() != 0.0 || whole == limit && value != whole {
                 true => trimmed(&significant(value, 12)).to_owned(),
@@ -309,8 +242,9 @@ pub struct Criterion {
     pub kind: Option<JobKind>,
     /// Name of the only job that is checked; otherwise all jobs of its kind together.
     pub job: Option<String>,
-    /// Metric.
-    pub metric: Metric,
+    /// Name of the metric: of a figure, of a statistic of a distribution (`p99`, `connect_p99`), of a result of a
+    /// benchmark, or of a counter of a probe.
+    pub metric: String,
     /// Required side of the limit.
     pub bound: Bound,
     /// Limit.
@@ -320,11 +254,11 @@ pub struct Criterion {
 impl Criterion {
     /// Creates a criterion for all jobs that measure the metric.
     #[must_use]
-    pub const fn at_most(metric: Metric, limit: CriterionLimit) -> Self {
+    pub fn at_most(metric: &str, limit: CriterionLimit) -> Self {
         Self {
             kind: None,
             job: None,
-            metric,
+            metric: metric.to_owned(),
             bound: Bound::AtMost,
             limit,
         }
@@ -361,23 +295,17 @@ pub fn parse_share(text: &str) -> Result<Rational, ParseUnitError> {
 }
 
 /// Parses a load as a limit: a number, a rate of whole frames or bits, or a share of the line rate.
-fn load(text: &str) -> Option<(Counted, CriterionLimit)> {
-    let whole = |n: Rational| (n.denominator() == 1).then_some(CriterionLimit::Number(n));
+fn load(text: &str) -> Option<CriterionLimit> {
     if let Ok(number) = parse_count(text) {
-        return Some((
-            Counted::Number,
-            CriterionLimit::Number(Rational::whole(number)),
-        ));
+        return Some(CriterionLimit::Number(Rational::whole(number)));
     }
+    let whole = |n: &Rational| n.denominator() == 1;
     match text.parse().ok()? {
+        Rate::Pps(n) => Some(CriterionLimit::Number(n)).filter(|_| whole(&n)),
+        Rate::L1(n) => Some(CriterionLimit::L1(n)).filter(|_| whole(&n)),
+        Rate::L2(n) => Some(CriterionLimit::L2(n)).filter(|_| whole(&n)),
+        Rate::Percent(_) => parse_share(text).ok().map(CriterionLimit::Share),
         Rate::Max => None,
-        Rate::Pps(n) => Some((Counted::Number, whole(n)?)),
-        Rate::L1(n) => Some((Counted::L1, whole(n)?)),
-        Rate::L2(n) => Some((Counted::L2, whole(n)?)),
-        Rate::Percent(_) => Some((
-            Counted::OfLine,
-            CriterionLimit::Share(parse_share(text).ok()?),
-        )),
     }
 }
 
@@ -388,29 +316,21 @@ fn time(text: &str) -> Option<CriterionLimit> {
     (unit || limit == Span::default()).then_some(CriterionLimit::Time(limit))
 }
 
-/// Results of the tests of a suite.
-const FIGURES: [&str; 7] = [
-    "throughput",
-    "ndr",
-    "pdr",
-    "mfr",
-    "b2b",
-    "recovery",
-    "reset",
-];
-
 /// Returns the message about an unknown metric: similar ones, or all.
 fn unknown_metric(name: &str) -> String {
-    let of = |list: &[(&'static str, Metric)]| list.iter().map(|(n, _)| *n).collect::<Vec<_>>();
-    let stats: Vec<&str> = Stat::all().map(Stat::name).collect();
-    let limits: Vec<&str> = LIMITS.iter().map(|limit| limit.name()).collect();
-    let (shares, numbers) = (of(&SHARES), of(&NUMBERS));
-    let prefixes = ["", "connect_", "http_"];
-    let times: Vec<String> = (prefixes.iter())
-        .flat_map(|prefix| stats.iter().map(move |stat| format!("{prefix}{stat}")))
-        .collect();
-    let all = [&shares[..], &numbers, &limits, &FIGURES].concat();
-    let all = all.into_iter().chain(times.iter().map(String::as_str));
+    let declared = |form: Form| {
+        let mut names: Vec<&str> = Vec::new();
+        for known in CATALOG.iter().filter(|k| k.is_declared && k.form == form) {
+            if !names.contains(&known.name.as_str()) {
+                names.push(&known.name);
+            }
+        }
+        names
+    };
+    let results = RESULTS.iter().map(|(name, _)| *name);
+    let results: Vec<&str> = LIMITS.iter().map(|l| l.name()).chain(results).collect();
+    let all = CATALOG.iter().map(|known| known.name.as_str());
+    let all: BTreeSet<&str> = all.chain(results.iter().copied()).collect();
     let similar = nearest(name, all);
     if !similar.is_empty() {
         return format!(
@@ -418,14 +338,14 @@ fn unknown_metric(name: &str) -> String {
             similar.join(" or ")
         );
     }
+    let numbers = [declared(Form::Count), declared(Form::Rate)].concat();
     format!(
         "unknown metric {name:?}: use a share ({}), a time ({}, also with connect_ or http_ before it), a number ({}, \
-         probe.COUNTER), or a result of a benchmark ({}, {})",
-        shares.join(", "),
-        stats.join(", "),
+         probe.COUNTER, the name of a figure in the CSV), or a result of a benchmark ({})",
+        declared(Form::Share).join(", "),
+        statistics().collect::<Vec<_>>().join(", "),
         numbers.join(", "),
-        limits.join(", "),
-        FIGURES.join(", ")
+        results.join(", ")
     )
 }
 
@@ -447,7 +367,7 @@ impl FromStr for Criterion {
             return Ok(Self {
                 kind: Some(JobKind::Probe),
                 job: None,
-                metric: Metric::Counter(counter.to_owned()),
+                metric: counter.to_owned(),
                 bound,
                 limit: number(limit)?,
             });
@@ -467,56 +387,27 @@ impl FromStr for Criterion {
                 (None, _) => (None, Some(whose.to_owned())),
             },
         };
-        let (metric, unit) = Metric::named(name).ok_or_else(|| error(&unknown_metric(name)))?;
-        let mut metric = metric;
-        let limit = match unit {
-            Unit::Load(of) => {
-                let (counted, limit) = load(limit).ok_or_else(|| {
-                    error("expected a number or a rate as its limit: 50k, 1mpps, 40mbps-l2, 90%")
-                })?;
-                metric = Metric::Found(of(counted));
-                limit
-            }
-            Unit::Share => parse_share(limit)
+        let limit = match form(name).ok_or_else(|| error(&unknown_metric(name)))? {
+            Form::Load => load(limit).ok_or_else(|| {
+                error("expected a number or a rate as its limit: 50k, 1mpps, 40mbps-l2, 90%")
+            })?,
+            Form::Share => parse_share(limit)
                 .map(CriterionLimit::Share)
                 .map_err(|_| error("expected a share as its limit: 0, 0.1%, 0.001"))?,
-            Unit::Time => time(limit)
+            Form::Time => time(limit)
                 .ok_or_else(|| error("expected a time with a unit as its limit: 500us, 2ms"))?,
-            Unit::Number if metric.is_per_second() => parse_number(limit)
+            Form::Rate => parse_number(limit)
                 .map(CriterionLimit::Number)
                 .map_err(|_| error("expected a number as its limit: 0.5, 20k, 1.5m"))?,
-            Unit::Number => number(limit)?,
+            Form::Count => number(limit)?,
         };
         Ok(Self {
             kind,
             job,
-            metric,
+            metric: name.to_owned(),
             bound,
             limit,
         })
-    }
-}
-
-impl fmt::Display for Metric {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Latency(s) => f.write_str(s.name()),
-            Self::Connect(s) => write!(f, "connect_{}", s.name()),
-            Self::Http(s) => write!(f, "http_{}", s.name()),
-            Self::Counter(name) => f.write_str(name),
-            Self::Limit(limit) => f.write_str(limit.name()),
-            Self::Found(Figure::Throughput(_)) => f.write_str("throughput"),
-            Self::Found(Figure::Ndr(_)) => f.write_str("ndr"),
-            Self::Found(Figure::Pdr(_)) => f.write_str("pdr"),
-            Self::Found(Figure::Mfr(_)) => f.write_str("mfr"),
-            Self::Found(Figure::B2b) => f.write_str("b2b"),
-            Self::Found(Figure::Recovery) => f.write_str("recovery"),
-            Self::Found(Figure::Reset) => f.write_str("reset"),
-            other => {
-                let mut all = SHARES.iter().chain(&NUMBERS);
-                f.write_str(all.find(|(_, m)| m == other).map_or("", |(name, _)| name))
-            }
-        }
     }
 }
 
@@ -539,7 +430,9 @@ impl fmt::Display for Criterion {
                 None => write!(f, "{s}"),
             },
             CriterionLimit::Time(t) => t.fmt(f),
-            CriterionLimit::Number(n) => write!(f, "{n}{}", self.metric.unit()),
+            CriterionLimit::Number(n) => n.fmt(f),
+            CriterionLimit::L1(n) => write!(f, "{n}bps"),
+            CriterionLimit::L2(n) => write!(f, "{n}bps-l2"),
         }
     }
 }
@@ -630,6 +523,32 @@ mod tests {
             ("probe.drops<=0", 3.0, "3"),
         ] {
             assert_eq!(measured_text(criterion, value), text, "{criterion}");
+        }
+    }
+
+    #[test]
+    fn figures_are_metrics_by_their_names() {
+        for (text, kind) in [
+            ("no_tuple<=0", JobKind::Load),
+            ("retried<=0", JobKind::Http),
+            ("buffer_waits<=0", JobKind::Capture),
+            ("late_frames<=1k", JobKind::Traffic),
+        ] {
+            let criterion: Criterion = text.parse().unwrap();
+            assert!(is_plain_figure(kind, &criterion.metric), "{text}");
+        }
+        assert!(
+            !is_plain_figure(JobKind::Load, "failed") && !is_plain_figure(JobKind::Load, "retried")
+        );
+    }
+
+    #[test]
+    fn each_metric_has_one_form_of_limit() {
+        for known in CATALOG.iter() {
+            let mut same = CATALOG.iter().filter(|other| other.name == known.name);
+            let is_clear =
+                |other: &Known| other.form == known.form || known.is_declared != other.is_declared;
+            assert!(same.all(is_clear), "{}", known.name);
         }
     }
 

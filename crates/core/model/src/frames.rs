@@ -7,8 +7,9 @@ use wb_figures::{
 };
 
 use crate::{
+    criteria::Measured,
     figures::{FRAMES, PPS, share},
-    report::{FlowReport, JobReport, Rates, Report, StreamReport, Totals, WorkerReport},
+    report::{FlowReport, JobReport, Rates, Report, StreamReport, Summary, Totals, WorkerReport},
 };
 
 const OCTETS: Unit = Unit::Count("octets");
@@ -39,6 +40,63 @@ pub static FRAME_TOTALS: &[Field<Totals>] = fields!(Totals:
     counter!(head_frames, "head", FRAMES).show(Show::IfAny)
         .note(|_| "sequence numbers before the first received frame; not counted as lost".to_owned()),
 );
+
+/// Frames of some jobs together, for criteria.
+#[derive(Clone, Debug, Default)]
+pub struct Frames {
+    /// Counts.
+    pub totals: Totals,
+    /// Rates.
+    pub rates: Rates,
+    /// Latency in ns.
+    pub latency_ns: Summary,
+    /// Transactions per second of a socket test.
+    pub transactions_per_second: Option<f64>,
+}
+
+static JUDGED: &[Field<Frames>] = fields!(Frames:
+    derived!("loss", "loss", Unit::Share, |f| f.totals.loss().into()).judged(&["loss"]),
+    derived!("lost", "lost", FRAMES, |f| (&f.totals.lost_frames).into()).judged(&["lost"]),
+    derived!("unsent_share", "unsent", Unit::Share, |f| {
+        ratio(f.totals.unsent_frames, f.totals.intended_frames).into()
+    }).judged(&["unsent"]),
+    derived!("duplicate_share", "duplicates", Unit::Share, |f| {
+        ratio(f.totals.duplicate_frames, f.totals.expected()).into()
+    }).judged(&["duplicates"]),
+    derived!("reordered_share", "reordered", Unit::Share, |f| {
+        ratio(f.totals.reordered_frames, f.totals.expected()).into()
+    }).judged(&["reordered"]),
+    derived!("pps", "frames/s", PPS, |f| f.carried(f.rates.received_pps, f.rates.offered_pps).into()).judged(&["pps"]),
+    derived!("bps", "throughput", Unit::BitsPerSecond, |f| {
+        f.carried(f.rates.received_l2_bps, f.rates.offered_l2_bps).into()
+    }).judged(&["bps"]),
+    derived!("tps", "transactions/s", Unit::PerSecond("transactions"), |f| (&f.transactions_per_second).into())
+        .judged(&["tps"]),
+    Field::<S>::distribution("latency_ns", "latency", |f| (&f.latency_ns).into()).judged(&[""]),
+);
+
+impl Measured for Frames {
+    fn section(&self) -> Section<'_> {
+        Section::new("frames", "Frames", "all", String::new())
+            .figures(JUDGED, self)
+            .figures(FRAME_TOTALS, &self.totals)
+            .figures(RATES, &self.rates)
+    }
+
+    fn totals(&self) -> Totals {
+        self.totals
+    }
+}
+
+impl Frames {
+    /// What was carried. Sent frames count only if there is no receiver: a black hole carries nothing.
+    fn carried(&self, received: Option<f64>, offered: Option<f64>) -> Option<f64> {
+        match self.totals.received_frames {
+            Some(_) => received,
+            None => received.or(offered),
+        }
+    }
+}
 
 static LOSS: &[Field<Totals>] = fields!(Totals:
     derived!("loss", "loss", Unit::Share, |t| t.loss().into()).bad().show(Show::Never),
@@ -322,9 +380,16 @@ impl Rates {
 }
 
 impl Totals {
-    /// Lost frames as a share of the offered frames.
+    /// Lost frames as a share of the frames that should have arrived.
     fn loss(&self) -> Option<f64> {
-        share(self.lost_frames?, self.offered_frames?)
+        ratio(self.lost_frames, self.expected())
+    }
+
+    /// Frames that should have arrived: the offered ones or, if only the receiver is known, the received frames and the
+    /// gaps.
+    fn expected(&self) -> Option<u64> {
+        self.offered_frames
+            .or_else(|| Some(self.unique()?.saturating_add(self.lost_frames?)))
     }
 
     /// Received frames without duplicates.
@@ -348,9 +413,7 @@ impl Totals {
         if self.offered_frames.is_some() {
             return part(self.lost_frames, self.offered_frames, "offered");
         }
-        let unique = self.unique().zip(self.lost_frames);
-        let expected = unique.map(|(n, lost)| n.saturating_add(lost));
-        match part(self.lost_frames, expected, "expected") {
+        match part(self.lost_frames, self.expected(), "expected") {
             share if share.is_empty() => any(self.lost_frames, "sequence gaps"),
             share => format!("sequence gaps, {share}"),
         }
@@ -379,6 +442,10 @@ fn part(part: Option<u64>, whole: Option<u64>, name: &str) -> String {
         }
         _ => String::new(),
     }
+}
+
+fn ratio(part: Option<u64>, whole: Option<u64>) -> Option<f64> {
+    share(part?, whole?)
 }
 
 /// The text if there are frames.

@@ -1,15 +1,8 @@
 //! Metrics that each kind of run measures. A criterion on any other metric could never be met.
 
 use crate::{
-    bench::{LbMetric, Quantity, SuitePlan, SuiteTest},
-    criteria::{
-        Counted, Criterion, Figure,
-        Metric::{
-            self, Bps, Connect, Counter, Cps, Duplicates, Errors, Failed, Found, Http, Latency,
-            Loss, Lost, Open, Pps, Reordered, Rps, Tps, Unsent,
-        },
-        Stat,
-    },
+    bench::{Quantity, SuitePlan, SuiteTest},
+    criteria::{Criterion, CriterionLimit, is_load, is_plain_figure, statistics},
     kinds::JobKind,
     load::LoadEnd,
     plan::{Plan, Procedure, Stream, TagKind},
@@ -18,38 +11,56 @@ use crate::{
     validate::Findings,
 };
 
-const NUMBERED: [Metric; 4] = [Loss, Lost, Duplicates, Reordered];
+const NUMBERED: [&str; 4] = ["loss", "lost", "duplicates", "reordered"];
 
-fn times(of: fn(Stat) -> Metric) -> impl Iterator<Item = Metric> {
-    Stat::all().map(of)
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// Names of the statistics of a distribution: `connect_p99`.
+fn times(prefix: &str) -> impl Iterator<Item = String> {
+    statistics().map(move |statistic| format!("{prefix}{statistic}"))
 }
 
 /// Metrics of numbered frames that are received, with their times.
-fn received() -> impl Iterator<Item = Metric> {
-    NUMBERED.into_iter().chain([Pps, Bps]).chain(times(Latency))
+fn received() -> Vec<String> {
+    let mut all = names(&[&NUMBERED[..], &["pps", "bps"]].concat());
+    all.extend(times(""));
+    all
 }
 
 impl Plan {
     /// Returns the name in messages of the jobs of a kind, and the metrics that they measure.
-    fn measured_by(&self, kind: JobKind) -> (&'static str, Vec<Metric>) {
+    fn measured_by(&self, kind: JobKind) -> (&'static str, Vec<String>) {
         match kind {
-            JobKind::Capture => ("a capture", vec![Loss, Lost]),
+            JobKind::Capture => ("a capture", names(&["loss", "lost"])),
             JobKind::Load => {
                 let name = match self.loads.iter().any(|l| l.end == LoadEnd::Client) {
                     true => "a load",
                     false => "a load server",
                 };
                 // The metrics depend on the requests and on the transport.
-                let mut measured = vec![
-                    Failed, Unsent, Errors, Loss, Lost, Duplicates, Pps, Bps, Cps, Rps, Open,
-                ];
-                measured.extend(times(Latency).chain(times(Connect)).chain(times(Http)));
+                let mut measured = names(&[
+                    "failed",
+                    "unsent",
+                    "errors",
+                    "loss",
+                    "lost",
+                    "duplicates",
+                    "pps",
+                    "bps",
+                    "cps",
+                    "rps",
+                    "open",
+                ]);
+                measured.extend(["", "connect_", "http_"].into_iter().flat_map(times));
                 measured.retain(|metric| crate::load::measures(&self.loads, metric));
                 (name, measured)
             }
             JobKind::Http => {
-                let mut measured = vec![Failed, Unsent, Errors, Bps, Cps, Rps, Open];
-                measured.extend(times(Latency).chain(times(Connect)).chain(times(Http)));
+                let mut measured =
+                    names(&["failed", "unsent", "errors", "bps", "cps", "rps", "open"]);
+                measured.extend(["", "connect_", "http_"].into_iter().flat_map(times));
                 ("an HTTP load", measured)
             }
             JobKind::Socket if self.socket_server.is_some() => ("a server", Vec::new()),
@@ -64,11 +75,7 @@ impl Plan {
             ),
             JobKind::Bench => {
                 let tests = self.lb().map(|lb| lb.tests()).unwrap_or_default();
-                let limits = tests.iter().map(|test| match test.metric {
-                    LbMetric::Bps => Bps,
-                    LbMetric::Cps => Cps,
-                    other => Metric::Limit(other),
-                });
+                let limits = tests.iter().map(|test| test.metric.name().to_owned());
                 ("a benchmark with these tests", limits.collect())
             }
         }
@@ -111,9 +118,13 @@ impl Plan {
     /// Returns the kind of jobs that a criterion applies to, or an error.
     pub(crate) fn judges(&self, criterion: &Criterion) -> Result<JobKind, String> {
         let meant = self.meant_by(criterion)?;
-        let measures = |(kind, plan): &&(JobKind, Self)| match &criterion.metric {
-            Counter(_) => *kind == JobKind::Probe,
-            metric => plan.measured_by(*kind).1.contains(metric),
+        let metric = &criterion.metric;
+        let measures = |(kind, plan): &&(JobKind, Self)| match criterion.kind {
+            Some(JobKind::Probe) => true,
+            _ => {
+                let declared = || plan.measured_by(*kind).1.contains(metric);
+                plan.has_unit(criterion) && declared() || is_plain_figure(*kind, metric)
+            }
         };
         let who: Vec<JobKind> = meant
             .iter()
@@ -132,6 +143,15 @@ impl Plan {
                 ))
             }
         }
+    }
+
+    /// Returns true if results are in the unit of the limit: bit rates and shares of the line rate exist for frames only.
+    fn has_unit(&self, criterion: &Criterion) -> bool {
+        let is_of_frames = self
+            .suite()
+            .is_some_and(|suite| suite.of == Quantity::Frames);
+        let is_number = matches!(criterion.limit, CriterionLimit::Number(_));
+        is_number || is_of_frames || !is_load(&criterion.metric)
     }
 
     pub(crate) fn check_criteria(&self, found: &mut Findings) {
@@ -206,89 +226,85 @@ impl Plan {
         Some(plan)
     }
 
-    fn sockets_measure(&self) -> Vec<Metric> {
+    fn sockets_measure(&self) -> Vec<String> {
         let mut list = Vec::new();
         let datagrams =
             |j: &SocketJob| matches!(j.protocol, SocketProtocol::Udp | SocketProtocol::UdpLite);
         if self.sockets.iter().any(datagrams) {
-            list.extend(NUMBERED);
+            list.extend(names(&NUMBERED));
         }
         // Times and rates of different tests have no common distribution.
         if let [job] = self.sockets.as_slice() {
-            list.push(match job.test.counts_transactions() {
-                true => Tps,
-                false => Bps,
-            });
+            list.extend(names(match job.test.counts_transactions() {
+                true => &["tps"],
+                false => &["bps"],
+            }));
             if job.latency {
-                list.extend(times(Latency));
+                list.extend(times(""));
             }
         }
         list
     }
 
-    fn devices_measure(&self) -> (&'static str, Vec<Metric>) {
-        match (self.devices.is_empty(), self.watches.is_empty()) {
-            (false, true) => ("a run that only sends", vec![Unsent, Pps, Bps]),
-            (true, _) => ("a run that only receives", received().collect()),
-            (false, false) => (
-                "a run with devices",
-                [Unsent].into_iter().chain(received()).collect(),
-            ),
-        }
+    fn devices_measure(&self) -> (&'static str, Vec<String>) {
+        measures_frames(
+            !self.devices.is_empty(),
+            !self.watches.is_empty(),
+            "a run with devices",
+        )
     }
 
-    fn traffic_measures(&self) -> (&'static str, Vec<Metric>) {
+    fn traffic_measures(&self) -> (&'static str, Vec<String>) {
         let sends = self.traffic.iter().any(|j| j.tx.is_some());
         let receives = self.traffic.iter().any(|j| j.rx.is_some());
         let tagged = |s: &Stream| s.replay.is_none() && s.tag != TagKind::None;
         let mut streams = self.traffic.iter().flat_map(|j| &j.streams);
-        match (sends, receives) {
-            (true, false) => ("a run that only sends", vec![Unsent, Pps, Bps]),
-            (false, _) => ("a run that only receives", received().collect()),
-            (true, true) if !streams.any(tagged) => {
-                ("a trial without tags", vec![Unsent, Loss, Lost, Pps, Bps])
-            }
-            (true, true) => ("a trial", [Unsent].into_iter().chain(received()).collect()),
+        if sends && receives && !streams.any(tagged) {
+            let measured = names(&["unsent", "loss", "lost", "pps", "bps"]);
+            return ("a trial without tags", measured);
         }
+        measures_frames(sends, receives, "a trial")
+    }
+}
+
+fn measures_frames(sends: bool, receives: bool, both: &'static str) -> (&'static str, Vec<String>) {
+    match (sends, receives) {
+        (true, false) => ("a run that only sends", names(&["unsent", "pps", "bps"])),
+        (false, _) => ("a run that only receives", received()),
+        (true, true) => (both, [names(&["unsent"]), received()].concat()),
     }
 }
 
 /// Metrics of the tests of a suite, each at each size.
-fn suite_measures(suite: &SuitePlan) -> Vec<Metric> {
-    // Other units of a load exist for frames only.
-    let counted = match suite.of {
-        Quantity::Frames => &Counted::ALL[..],
-        _ => &[Counted::Number],
-    };
-    let loads = |of: fn(Counted) -> Figure| counted.iter().map(move |counted| Found(of(*counted)));
+fn suite_measures(suite: &SuitePlan) -> Vec<String> {
     let goals = suite.goals();
-    let mut list: Vec<Metric> = Vec::new();
+    let mut list: Vec<String> = Vec::new();
     for test in &suite.tests {
         match test {
-            SuiteTest::Throughput => list.extend(loads(Figure::Throughput)),
             SuiteTest::Ndr => {
                 if goals.iter().any(|goal| goal.loss.0 == 0.0) {
-                    list.extend(loads(Figure::Ndr));
+                    list.push("ndr".to_owned());
                 }
                 if goals.iter().any(|goal| goal.loss.0 > 0.0) {
-                    list.extend(loads(Figure::Pdr));
+                    list.push("pdr".to_owned());
                 }
             }
-            SuiteTest::Latency => list.extend(times(Latency)),
-            SuiteTest::Loss => list.push(Loss),
+            SuiteTest::Latency => list.extend(times("")),
             SuiteTest::Impact => {
-                list.push(Loss);
-                list.extend(times(Latency));
+                list.push("loss".to_owned());
+                list.extend(times(""));
             }
-            SuiteTest::Mfr => list.extend(loads(Figure::Mfr)),
-            SuiteTest::B2b => list.push(Found(Figure::B2b)),
-            SuiteTest::Recovery => list.push(Found(Figure::Recovery)),
-            SuiteTest::Reset => list.push(Found(Figure::Reset)),
             // Its services have separate limits.
             SuiteTest::Y1564 => {}
+            SuiteTest::Throughput
+            | SuiteTest::Loss
+            | SuiteTest::Mfr
+            | SuiteTest::B2b
+            | SuiteTest::Recovery
+            | SuiteTest::Reset => list.push(test.name().to_owned()),
         }
         if matches!(test, SuiteTest::Throughput | SuiteTest::Ndr) {
-            list.extend(suite.of.metric());
+            list.extend(suite.of.metric().map(str::to_owned));
         }
     }
     list
@@ -296,7 +312,7 @@ fn suite_measures(suite: &SuitePlan) -> Vec<Metric> {
 
 fn unmeasured(criterion: &Criterion, meant: &[(JobKind, Plan)]) -> String {
     let all = meant.iter().map(|(kind, plan)| {
-        let (who, measured) = plan.measured_by(*kind);
+        let (who, mut names) = plan.measured_by(*kind);
         if let (JobKind::Socket, [_, _, ..]) = (kind, &plan.sockets[..]) {
             let mut one = criterion.clone();
             (one.kind, one.job) = (None, plan.job_names(*kind).into_iter().next());
@@ -304,14 +320,14 @@ fn unmeasured(criterion: &Criterion, meant: &[(JobKind, Plan)]) -> String {
                 "several socket tests have no common rate or time; name one test: {one}"
             );
         }
-        let mut names: Vec<String> = measured.iter().map(ToString::to_string).collect();
         names.dedup();
         let what = match names.is_empty() {
             true if *kind == JobKind::Probe => "use probe.COUNTER".to_owned(),
             true => "it has no metrics for criteria".to_owned(),
             false => format!("use one of {}", names.join(", ")),
         };
-        let is_time = *kind == JobKind::Socket && matches!(criterion.metric, Latency(_));
+        let is_time =
+            *kind == JobKind::Socket && matches!(criterion.limit, CriterionLimit::Time(_));
         let hint = match is_time {
             true => "; times need --latency",
             false => "",

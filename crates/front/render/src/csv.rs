@@ -71,7 +71,8 @@ fn document(empty: Record, records: impl IntoIterator<Item = Record>) -> String 
     text
 }
 
-const fn verdict(v: Verdict) -> &'static str {
+/// Word of a verdict, as in JSON.
+pub(crate) const fn verdict(v: Verdict) -> &'static str {
     match v {
         Verdict::Pass => "pass",
         Verdict::Completed => "completed",

@@ -1,47 +1,11 @@
 //! Decides if a run met its criteria: one rule for the jobs of all kinds.
 
-use std::collections::BTreeMap;
-
 use wb_model::{
-    Criterion, Plan, Summary, Totals,
-    criteria::{Bound, Metric, measured_text},
-    http::{self, HttpJobReport},
+    Criterion, Plan, Totals,
+    criteria::{Bound, Measured, measured_text},
     lateness::MISSED,
-    load::{self, LoadJobReport},
-    report::{CriterionReport, Rates},
+    report::CriterionReport,
 };
-
-/// Measurements of several jobs together, for criteria.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Figures {
-    pub(crate) totals: Totals,
-    pub(crate) rates: Rates,
-    pub(crate) latency: Summary,
-    pub(crate) connect: Summary,
-    pub(crate) http: Summary,
-    /// The jobs as one, if their kind measures everything by sections.
-    pub(crate) jobs: Option<Jobs>,
-    /// Transactions per second.
-    pub(crate) tps: Option<f64>,
-    /// Growth of counters, and the highest values of gauges.
-    pub(crate) counters: BTreeMap<String, u64>,
-}
-
-/// Jobs of one kind, merged.
-#[derive(Clone, Debug)]
-pub(crate) enum Jobs {
-    Load(Box<LoadJobReport>),
-    Http(Box<HttpJobReport>),
-}
-
-impl Jobs {
-    fn measured(&self, metric: &str) -> Option<f64> {
-        match self {
-            Self::Load(all) => load::figures::section(all).measured(metric),
-            Self::Http(all) => http::figures::section(all).measured(metric),
-        }
-    }
-}
 
 /// Share of `part` in `whole`. A share of zero is not a measurement.
 #[allow(clippy::cast_precision_loss)]
@@ -49,48 +13,8 @@ fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-#[allow(clippy::cast_precision_loss)]
-impl Figures {
-    /// Amount that was carried. Sent frames count only if there is no receiver: a black hole carries nothing.
-    fn carried(&self, received: Option<f64>, offered: Option<f64>) -> Option<f64> {
-        match self.totals.received_frames {
-            Some(_) => received,
-            None => received.or(offered),
-        }
-    }
-
-    fn measured(&self, metric: &Metric) -> Option<f64> {
-        if let Some(jobs) = &self.jobs
-            && !matches!(metric, Metric::Counter(_))
-        {
-            return jobs.measured(&metric.to_string());
-        }
-        let t = &self.totals;
-        let ratio = |part: Option<u64>, whole: Option<u64>| share(part?, whole?);
-        // If only one end is ours, the number of sent frames follows from the received frames and the gaps.
-        let offered = t.offered_frames.or_else(|| {
-            let originals = t.received_frames? - t.duplicate_frames?;
-            Some(originals + t.lost_frames?)
-        });
-        match metric {
-            // Only loads and HTTP have these metrics.
-            Metric::Failed | Metric::Errors | Metric::Cps | Metric::Rps | Metric::Open => None,
-            Metric::Loss => ratio(t.lost_frames, offered),
-            Metric::Unsent => ratio(t.unsent_frames, t.intended_frames),
-            Metric::Duplicates => ratio(t.duplicate_frames, offered),
-            Metric::Reordered => ratio(t.reordered_frames, offered),
-            Metric::Lost => t.lost_frames.map(|n| n as f64),
-            Metric::Pps => self.carried(self.rates.received_pps, self.rates.offered_pps),
-            Metric::Bps => self.carried(self.rates.received_l2_bps, self.rates.offered_l2_bps),
-            Metric::Tps => self.tps,
-            Metric::Latency(which) => which.of(&self.latency),
-            Metric::Connect(which) => which.of(&self.connect),
-            Metric::Http(which) => which.of(&self.http),
-            Metric::Counter(name) => self.counters.get(name).map(|n| *n as f64),
-            Metric::Limit(_) | Metric::Found(_) => None,
-        }
-    }
-}
+/// Metric of the share of the load that was not offered.
+const UNSENT: &str = "unsent";
 
 /// A criterion and its result.
 #[derive(Clone, Debug)]
@@ -106,14 +30,14 @@ impl Judged {
     /// criterion in `all` limits the unsent share. A lower bound that was reached was reached in any case.
     pub(crate) fn is_easier_with_less(&self, all: &[Self]) -> bool {
         let Criterion { metric, bound, .. } = &self.criterion;
-        let of_the_load = *metric == Metric::Unsent;
+        let of_the_load = metric == UNSENT;
         !of_the_load && *bound == Bound::AtMost && !all.iter().any(|other| other.allows(self))
     }
 
     /// Returns true if this criterion limits the unsent share of the job of `other`.
     fn allows(&self, other: &Self) -> bool {
         let of = &self.criterion;
-        of.metric == Metric::Unsent && (of.job.is_none() || of.job == other.criterion.job)
+        of.metric == UNSENT && (of.job.is_none() || of.job == other.criterion.job)
     }
 }
 
@@ -143,7 +67,7 @@ impl Shortfall {
         }
         let accepts = |job: &str, criterion: &Criterion| {
             let names = criterion.job.as_ref();
-            criterion.metric == Metric::Unsent && names.is_none_or(|name| name == job)
+            criterion.metric == UNSENT && names.is_none_or(|name| name == job)
         };
         let missed = |job: &Offered<'_>| {
             let unsent = job.intended.saturating_sub(job.offered);
@@ -210,15 +134,17 @@ pub(crate) fn report(criterion: &Criterion, measured: Option<f64>) -> CriterionR
     }
 }
 
-/// Judges a run by the criteria of a plan. `figures` returns the measurements of the named job, or of all jobs
-/// together.
-pub(crate) fn judge(plan: &Plan, mut figures: impl FnMut(Option<&str>) -> Figures) -> Vec<Judged> {
+/// Judges a run by the criteria of a plan. `jobs` returns the named job, or all jobs together.
+pub(crate) fn judge<M: Measured>(
+    plan: &Plan,
+    mut jobs: impl FnMut(Option<&str>) -> M,
+) -> Vec<Judged> {
     let judged = |criterion: &Criterion| {
-        let figures = figures(criterion.job.as_deref());
+        let jobs = jobs(criterion.job.as_deref());
         Judged {
-            report: report(criterion, figures.measured(&criterion.metric)),
+            report: report(criterion, jobs.section().measured(&criterion.metric)),
             criterion: criterion.clone(),
-            totals: figures.totals,
+            totals: jobs.totals(),
         }
     };
     plan.criteria.iter().map(judged).collect()
@@ -232,7 +158,10 @@ pub(crate) fn reports(judged: Vec<Judged>) -> Vec<CriterionReport> {
 #[cfg(test)]
 mod tests {
     use wb_figures::Merge;
-    use wb_model::load::{LoadPhaseReport, LoadTransport};
+    use wb_model::{
+        frames::Frames,
+        load::{LoadJobReport, LoadPhaseReport, LoadTransport},
+    };
 
     use super::*;
 
@@ -240,11 +169,7 @@ mod tests {
         let criterion: Criterion = text.parse().expect("a criterion");
         let mut all = LoadJobReport::default();
         jobs.iter().for_each(|job| all.merge(job));
-        let figures = Figures {
-            jobs: Some(Jobs::Load(Box::new(all))),
-            ..Figures::default()
-        };
-        let judged = report(&criterion, figures.measured(&criterion.metric));
+        let judged = report(&criterion, all.section().measured(&criterion.metric));
         (judged.measured, judged.held)
     }
 
@@ -254,10 +179,10 @@ mod tests {
 
     #[test]
     fn what_was_sent_into_a_black_hole_was_not_carried() {
-        let mut figures = Figures::default();
+        let mut figures = Frames::default();
         (figures.rates.offered_pps, figures.rates.offered_l2_bps) = (Some(1000.0), Some(512e3));
         let measured =
-            |figures: &Figures| [Metric::Pps, Metric::Bps].map(|metric| figures.measured(&metric));
+            |frames: &Frames| ["pps", "bps"].map(|metric| frames.section().measured(metric));
         assert_eq!(measured(&figures), [Some(1000.0), Some(512e3)]);
         figures.totals.received_frames = Some(0);
         assert_eq!(measured(&figures), [None, None]);
@@ -420,7 +345,7 @@ mod tests {
     fn at_full_speed_a_link_that_was_down_spares_criteria() {
         let said = |criteria: &[&str], allow: bool| {
             let plan = plan(criteria, allow);
-            let judged = judge(&plan, |_| Figures::default());
+            let judged = judge(&plan, |_| Frames::default());
             held_of_less(&plan, &judged, "the link")
         };
         assert_eq!(
@@ -437,7 +362,7 @@ mod tests {
 
     #[test]
     fn what_a_job_did_not_measure_does_not_hold() {
-        let figures = Figures::default();
+        let frames = Frames::default();
         for text in [
             "loss<=100%",
             "p99<=1s",
@@ -447,7 +372,7 @@ mod tests {
             "cc>=0",
         ] {
             let criterion: Criterion = text.parse().unwrap();
-            let judged = report(&criterion, figures.measured(&criterion.metric));
+            let judged = report(&criterion, frames.section().measured(&criterion.metric));
             assert_eq!((judged.measured, judged.held), (None, false), "{text}");
         }
     }

@@ -4,11 +4,14 @@
 
 use wb_model::{
     Charge, Lateness, LatenessReport, Totals,
-    criteria::{Bound, Metric},
+    criteria::{Bound, CriterionLimit},
     judge_lateness,
 };
 
 use crate::criteria::{Judged, Shortfall};
+
+/// Metrics that are rates of what was carried.
+const RATES: [&str; 5] = ["pps", "bps", "cps", "rps", "tps"];
 
 /// Input for judging a run.
 pub(crate) struct Trial<'a> {
@@ -71,13 +74,10 @@ impl Trial<'_> {
 
     /// Returns true if a criterion failed only because too little was sent to measure anything.
     fn is_about_the_load(&self, judged: &Judged) -> bool {
-        let asked_for = match judged.criterion.metric {
-            Metric::Unsent => true,
-            Metric::Pps | Metric::Bps | Metric::Cps | Metric::Rps | Metric::Tps | Metric::Open => {
-                judged.criterion.bound == Bound::AtLeast
-            }
-            _ => false,
-        };
+        let metric = judged.criterion.metric.as_str();
+        let is_carried = RATES.contains(&metric) || metric == "open";
+        let asked_for =
+            metric == "unsent" || is_carried && judged.criterion.bound == Bound::AtLeast;
         asked_for || judged.report.measured.is_none() || self.offered == 0
     }
 
@@ -89,10 +89,7 @@ impl Trial<'_> {
         let measured = judged.report.measured?;
         let limit = criterion.limit.as_f64();
         if criterion.bound == Bound::AtLeast {
-            let is_rate = matches!(
-                criterion.metric,
-                Metric::Pps | Metric::Bps | Metric::Cps | Metric::Rps | Metric::Tps
-            );
+            let is_rate = RATES.contains(&criterion.metric.as_str());
             return self
                 .rates_over_ns
                 .filter(|_| is_rate)
@@ -108,16 +105,22 @@ impl Trial<'_> {
                 limit * whole as f64,
             )
         };
-        match criterion.metric {
-            Metric::Loss => {
+        if let CriterionLimit::Time(_) = criterion.limit {
+            return Some(Charge::Time {
+                measured_ns: measured,
+                limit_ns: limit,
+            });
+        }
+        match criterion.metric.as_str() {
+            "loss" => {
                 let (bad, borne) = count(totals.offered_frames?);
                 Some(Charge::Frames { bad, borne })
             }
-            Metric::Lost => Some(Charge::Frames {
+            "lost" => Some(Charge::Frames {
                 bad: measured as u64,
                 borne: limit,
             }),
-            Metric::Failed => {
+            "failed" => {
                 let Some(c) = totals.connections else {
                     // Requests of a load without connection totals.
                     let (bad, borne) = count(self.offered);
@@ -136,10 +139,6 @@ impl Trial<'_> {
                 let borne = limit / measured * bad as f64;
                 Some(Charge::Connections { bad, borne })
             }
-            Metric::Latency(_) | Metric::Connect(_) | Metric::Http(_) => Some(Charge::Time {
-                measured_ns: measured,
-                limit_ns: limit,
-            }),
             // A late tester cannot cause duplicates, reordering or errors.
             _ => None,
         }
@@ -168,10 +167,10 @@ pub(crate) fn consider(trial: &Trial<'_>, lateness: Lateness) -> LatenessReport 
 mod tests {
     use wb_model::Verdict;
 
-    use wb_model::{Plan, Summary, http::HttpJobReport};
+    use wb_model::{Plan, Summary, frames::Frames, http::HttpJobReport};
 
     use super::*;
-    use crate::criteria::{Figures, Jobs, Offered, judge, reports};
+    use crate::criteria::{Offered, judge, reports};
     use crate::{
         End,
         verdict::{self, Evidence},
@@ -199,13 +198,13 @@ mod tests {
             criteria: criteria.iter().map(|c| c.parse().unwrap()).collect(),
             ..Plan::default()
         };
-        let judged = judge(&plan, |_| Figures {
+        let judged = judge(&plan, |_| Frames {
             totals,
-            latency: Summary {
+            latency_ns: Summary {
                 p99: Some(p99 as i64),
                 ..Summary::default()
             },
-            ..Figures::default()
+            ..Frames::default()
         });
         let offered = Offered {
             job: "",
@@ -305,12 +304,9 @@ mod tests {
                 criteria: vec![format!("rps>={limit}").parse().unwrap()],
                 ..Plan::default()
             };
-            let judged = judge(&plan, |_| Figures {
-                jobs: Some(Jobs::Http(Box::new(HttpJobReport {
-                    requests_per_second: 28_164.0,
-                    ..HttpJobReport::default()
-                }))),
-                ..Figures::default()
+            let judged = judge(&plan, |_| HttpJobReport {
+                requests_per_second: 28_164.0,
+                ..HttpJobReport::default()
             });
             let trial = Trial {
                 judged: &judged,

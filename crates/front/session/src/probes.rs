@@ -16,13 +16,11 @@ use wb_model::{
     JobKind, Phase, Plan, ProbeLive, Snapshot,
     bench::{ProbePlan, ProbeReport},
     counted,
-    criteria::Metric,
     timeline::Row,
 };
 
 use crate::{
-    StartError,
-    criteria::{self, Figures},
+    StartError, criteria,
     engine::{Ended, Engine, EngineState, Launch, Sample, Settled, Stop},
     ports::OpenPort,
     workers::Workers,
@@ -239,10 +237,8 @@ impl Probes {
 fn check_counters(plan: &Plan, watched: &[Watched]) -> Result<(), StartError> {
     let known: BTreeMap<String, u64> = watched.iter().flat_map(Watched::figures).collect();
     for criterion in &plan.criteria {
-        let Metric::Counter(name) = &criterion.metric else {
-            continue;
-        };
-        if known.contains_key(name) {
+        let name = &criterion.metric;
+        if criterion.kind != Some(JobKind::Probe) || known.contains_key(name) {
             continue;
         }
         let failures: Vec<String> = watched
@@ -369,13 +365,15 @@ impl Engine for Probes {
             )
         });
         let fallen = self.watched.iter().filter_map(Watched::fallen);
-        let judged = criteria::judge(&self.plan, |_| Figures {
-            counters: self.watched.iter().flat_map(Watched::figures).collect(),
-            ..Figures::default()
+        let counters: BTreeMap<String, u64> =
+            self.watched.iter().flat_map(Watched::figures).collect();
+        let judged = self.plan.criteria.iter().map(|criterion| {
+            let n = counters.get(&criterion.metric);
+            criteria::report(criterion, n.map(|n| *n as f64))
         });
         Settled {
             warnings: warnings.chain(fallen).collect(),
-            criteria: criteria::reports(judged),
+            criteria: judged.collect(),
             probes,
             ..Settled::default()
         }

@@ -3,7 +3,7 @@
 use wb_model::{
     JobKind, Snapshot, Totals,
     bench::BenchLive,
-    criteria::{Bound, Criterion, Metric},
+    criteria::{Bound, Criterion},
     http::HttpLive,
     load::LoadLive,
     snapshot::{CaptureLive, ProbeLive},
@@ -54,18 +54,18 @@ fn against(criterion: &Criterion, now: &Snapshot) -> Option<u64> {
         Some(kind) => kind == JobKind::Traffic,
     };
     let totals = Some(&now.totals).filter(|_| frames);
-    let n = match criterion.metric {
-        Metric::Failed => {
+    let n = match criterion.metric.as_str() {
+        "failed" => {
             let connections = load.map_or(0, |l| l.totals.failed_connections);
             let requests = http.map_or(0, |h| h.totals.failed.sum());
             connections.saturating_add(requests)
         }
-        Metric::Errors => {
+        "errors" => {
             let answers = load.map_or(0, |l| l.totals.error_responses);
             answers.saturating_add(http.map_or(0, |h| h.totals.error_responses))
         }
-        Metric::Duplicates => totals.and_then(|t| t.duplicate_frames).unwrap_or(0),
-        Metric::Reordered => totals.and_then(|t| t.reordered_frames).unwrap_or(0),
+        "duplicates" => totals.and_then(|t| t.duplicate_frames).unwrap_or(0),
+        "reordered" => totals.and_then(|t| t.reordered_frames).unwrap_or(0),
         _ => 0,
     };
     (n > 0).then_some(n)

@@ -1,17 +1,17 @@
 //! Values of a suite result for criteria.
 
 use super::{ImpactRow, LbMetric, Quantity, SuiteResult, SuiteTest};
-use crate::criteria::{Counted, Figure, Metric};
+use crate::criteria::{Criterion, CriterionLimit, statistics};
 
 impl Quantity {
     /// Returns the metric of the limit, if it has a dedicated name.
     #[must_use]
-    pub const fn metric(self) -> Option<Metric> {
+    pub const fn metric(self) -> Option<&'static str> {
         match self {
             Self::Frames => None,
-            Self::Cps => Some(Metric::Cps),
-            Self::Cc => Some(Metric::Limit(LbMetric::Cc)),
-            Self::Rps => Some(Metric::Rps),
+            Self::Cps => Some("cps"),
+            Self::Cc => Some(LbMetric::Cc.name()),
+            Self::Rps => Some("rps"),
         }
     }
 }
@@ -19,95 +19,93 @@ impl Quantity {
 impl SuiteResult {
     /// Returns true if a metric applies to results of this test.
     #[must_use]
-    pub fn is_about(&self, metric: &Metric) -> bool {
-        let of_load = matches!(self.test, SuiteTest::Throughput | SuiteTest::Ndr);
+    pub fn is_about(&self, metric: &str) -> bool {
         // A goal without loss is NDR, regardless of its name.
         let allows_loss = self.loss_goal.is_some_and(|loss| loss > 0.0);
         match metric {
-            Metric::Found(figure) => match figure {
-                Figure::Throughput(_) => self.test == SuiteTest::Throughput,
-                Figure::Ndr(_) => self.test == SuiteTest::Ndr && !allows_loss,
-                Figure::Pdr(_) => self.test == SuiteTest::Ndr && allows_loss,
-                Figure::Mfr(_) => self.test == SuiteTest::Mfr,
-                Figure::B2b => self.test == SuiteTest::B2b,
-                Figure::Recovery => self.test == SuiteTest::Recovery,
-                Figure::Reset => self.test == SuiteTest::Reset,
-            },
-            Metric::Latency(_) => matches!(self.test, SuiteTest::Latency | SuiteTest::Impact),
-            Metric::Loss => matches!(self.test, SuiteTest::Loss | SuiteTest::Impact),
-            other => of_load && self.of.metric().as_ref() == Some(other),
+            "throughput" => self.test == SuiteTest::Throughput,
+            "ndr" => self.test == SuiteTest::Ndr && !allows_loss,
+            "pdr" => self.test == SuiteTest::Ndr && allows_loss,
+            "mfr" => self.test == SuiteTest::Mfr,
+            "b2b" => self.test == SuiteTest::B2b,
+            "recovery" => self.test == SuiteTest::Recovery,
+            "reset" => self.test == SuiteTest::Reset,
+            "loss" => matches!(self.test, SuiteTest::Loss | SuiteTest::Impact),
+            time if statistics().any(|own| own == time) => {
+                matches!(self.test, SuiteTest::Latency | SuiteTest::Impact)
+            }
+            other => {
+                let of_load = matches!(self.test, SuiteTest::Throughput | SuiteTest::Ndr);
+                of_load && self.of.metric() == Some(other)
+            }
         }
     }
 
-    /// Returns the value of a metric that applies to this test: loads in their unit or bits per second, times in ns,
-    /// shares of 1. For delay, the maximum over all loads; for loss, the maximum of the curve. `None` if it was not
-    /// measured.
+    /// Returns the value for a criterion that applies to this test: loads in the unit of its limit, times in ns, shares
+    /// of 1. For delay, the maximum over all loads; for loss, the maximum of the curve. `None` if it was not measured.
     #[must_use]
-    pub fn figure(&self, metric: &Metric) -> Option<f64> {
+    pub fn figure(&self, criterion: &Criterion) -> Option<f64> {
+        const NS: f64 = 1e9;
+        let metric = criterion.metric.as_str();
         if !self.is_about(metric) {
             return None;
         }
-        match metric {
-            Metric::Found(figure) => self.found(*figure),
-            Metric::Latency(_) | Metric::Loss => largest(self.parts(metric)),
-            _ => self.limit,
+        match self.test {
+            SuiteTest::Throughput | SuiteTest::Ndr => match criterion.limit {
+                CriterionLimit::L1(_) => self.throughput_l1_bps,
+                CriterionLimit::L2(_) => self.throughput_l2_bps,
+                CriterionLimit::Share(_) => Some(self.throughput_fps? / self.theoretical_fps?),
+                _ => self.limit,
+            },
+            SuiteTest::Mfr => {
+                let mfr = self.mfr.as_ref()?;
+                match criterion.limit {
+                    CriterionLimit::L1(_) => mfr.rate_l1_bps,
+                    CriterionLimit::L2(_) => mfr.rate_l2_bps,
+                    CriterionLimit::Share(_) => Some(self.limit? / self.theoretical_fps?),
+                    _ => self.limit,
+                }
+            }
+            SuiteTest::B2b => Some(self.bursts.as_ref()?.average),
+            SuiteTest::Recovery => {
+                let seconds = &self.recovery.as_ref()?.seconds;
+                largest(seconds.iter().copied()).map(|s| s * NS)
+            }
+            SuiteTest::Reset => {
+                let reset = self.reset.as_ref()?;
+                reset.by_loss_s.or(reset.by_stamps_s).map(|s| s * NS)
+            }
+            SuiteTest::Latency | SuiteTest::Loss | SuiteTest::Impact | SuiteTest::Y1564 => {
+                largest(self.parts(metric))
+            }
         }
     }
 
     /// Returns all known values, for a metric that covers several loads.
     #[must_use]
-    pub fn known(&self, metric: &Metric) -> Vec<f64> {
+    pub fn known(&self, metric: &str) -> Vec<f64> {
         self.parts(metric).into_iter().flatten().collect()
     }
 
-    fn parts(&self, metric: &Metric) -> Vec<Option<f64>> {
+    fn parts(&self, metric: &str) -> Vec<Option<f64>> {
         let share = |pct: Option<f64>| Some(pct? / 100.0);
         match (metric, self.test) {
-            (Metric::Latency(stat), SuiteTest::Impact) => {
-                // If the loss is unknown, the delay is not the device's either.
-                let of = |row: &ImpactRow| stat.of(&row.latency_ns).filter(|_| row.lost.is_some());
-                self.impact.iter().map(of).collect()
-            }
-            (Metric::Latency(stat), _) => {
-                let rows = self.latency.iter();
-                rows.map(|row| stat.of(&row.latency_ns)).collect()
-            }
-            (Metric::Loss, SuiteTest::Impact) => {
+            ("loss", SuiteTest::Impact) => {
                 self.impact.iter().map(|row| share(row.loss_pct)).collect()
             }
-            (Metric::Loss, _) => self.curve.iter().map(|row| share(row.loss_pct)).collect(),
-            _ => Vec::new(),
-        }
-    }
-
-    fn found(&self, figure: Figure) -> Option<f64> {
-        const NS: f64 = 1e9;
-        match figure {
-            Figure::Throughput(counted) | Figure::Ndr(counted) | Figure::Pdr(counted) => {
-                match counted {
-                    Counted::Number => self.limit,
-                    Counted::L1 => self.throughput_l1_bps,
-                    Counted::L2 => self.throughput_l2_bps,
-                    Counted::OfLine => Some(self.throughput_fps? / self.theoretical_fps?),
-                }
+            ("loss", _) => self.curve.iter().map(|row| share(row.loss_pct)).collect(),
+            (statistic, SuiteTest::Impact) => {
+                // If the loss is unknown, the delay is not the device's either.
+                let of = |row: &ImpactRow| {
+                    let value = row.latency_ns.statistic(statistic);
+                    value.filter(|_| row.lost.is_some())
+                };
+                self.impact.iter().map(of).collect()
             }
-            Figure::Mfr(counted) => {
-                let mfr = self.mfr.as_ref()?;
-                match counted {
-                    Counted::Number => self.limit,
-                    Counted::L1 => mfr.rate_l1_bps,
-                    Counted::L2 => mfr.rate_l2_bps,
-                    Counted::OfLine => Some(self.limit? / self.theoretical_fps?),
-                }
-            }
-            Figure::B2b => Some(self.bursts.as_ref()?.average),
-            Figure::Recovery => {
-                let seconds = &self.recovery.as_ref()?.seconds;
-                largest(seconds.iter().copied()).map(|s| s * NS)
-            }
-            Figure::Reset => {
-                let reset = self.reset.as_ref()?;
-                reset.by_loss_s.or(reset.by_stamps_s).map(|s| s * NS)
+            (statistic, _) => {
+                let rows = self.latency.iter();
+                rows.map(|row| row.latency_ns.statistic(statistic))
+                    .collect()
             }
         }
     }
@@ -123,10 +121,10 @@ fn largest(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
 mod tests {
     use super::super::{BurstResult, LatencyRow, LossRow, RecoveryResult, ResetResult};
     use super::*;
-    use crate::{Criterion, Summary};
+    use crate::Summary;
 
     fn figure(result: &SuiteResult, criterion: &str) -> Option<f64> {
-        result.figure(&criterion.parse::<Criterion>().unwrap().metric)
+        result.figure(&criterion.parse().unwrap())
     }
 
     fn of(test: SuiteTest) -> SuiteResult {
@@ -202,8 +200,7 @@ mod tests {
         result.curve.push(loss(None));
         assert_eq!(figure(&result, "loss<=1%"), None);
         // The known values may already exceed the limit.
-        let criterion: Criterion = "loss<=1%".parse().unwrap();
-        assert_eq!(result.known(&criterion.metric), [0.25, 0.0]);
+        assert_eq!(result.known("loss"), [0.25, 0.0]);
 
         let mut result = of(SuiteTest::Recovery);
         result.recovery = Some(RecoveryResult {

@@ -1,7 +1,6 @@
 //! Evaluation of suite results, used by verdict, criteria and all forms of a report.
 
 use super::{LbLimit, SuiteResult, SuiteTest, TrialOutcome, TrialPurpose};
-use crate::criteria::Metric;
 
 impl SuiteResult {
     /// Returns the number of frames sent through the device, and the number that arrived or were dropped by the
@@ -40,7 +39,7 @@ impl SuiteResult {
             SuiteTest::Y1564 => self.steps.iter().any(|step| !step.passed && !step.void),
             SuiteTest::Mfr => self.mfr.as_ref().is_some_and(|mfr| mfr.rate_fps <= 0.0),
             SuiteTest::Impact | SuiteTest::Loss => {
-                let known = self.known(&Metric::Loss);
+                let known = self.known("loss");
                 !known.is_empty() && known.iter().all(|loss| *loss >= 1.0)
             }
             SuiteTest::Recovery => {
@@ -60,7 +59,7 @@ impl SuiteResult {
     pub fn is_unjudged(&self) -> bool {
         let no_limit = self.test.finds_limit() && self.limit.is_none();
         let no_loss = match self.test {
-            SuiteTest::Loss => self.known(&Metric::Loss).is_empty(),
+            SuiteTest::Loss => self.known("loss").is_empty(),
             SuiteTest::Impact => self.impact.iter().all(|row| row.lost.is_none()),
             _ => false,
         };

@@ -6,6 +6,7 @@ use wb_figures::{
 };
 
 use crate::{
+    criteria::Measured,
     figures::{FRAMES, TIMES, share, sum},
     report::{CaptureReaderReport, CaptureReport, Report},
 };
@@ -25,8 +26,8 @@ static CAPTURE: &[Field<CaptureReport>] = fields!(CaptureReport:
     counter!(queue_drop_frames, "dropped: no free buffer", FRAMES).share_of(PASSED).bad().show(Show::IfAny),
     counter!(over_limit_frames, "over the limit", FRAMES).share_of(PASSED).show(Show::IfAny),
     counter!(not_read_frames, "never read", FRAMES).share_of(PASSED).bad().show(Show::IfAny),
-    derived!("lost", "lost", FRAMES, |c| c.lost().into()).bad().show(Show::Never),
-    derived!("loss", "loss", Unit::Share, |c| c.loss().into()).bad().show(Show::Never),
+    derived!("lost", "lost", FRAMES, |c| c.lost().into()).judged(&["lost"]).bad().show(Show::Never),
+    derived!("loss", "loss", Unit::Share, |c| c.loss().into()).judged(&["loss"]).bad().show(Show::Never),
     counter!(files, "files", FILES).show(Show::IfAny),
     counter!(files_removed, "files removed", FILES).show(Show::IfAny),
     fact!("filter", "filter", |c| (&c.filter).into()).show(Show::IfAny),
@@ -103,6 +104,12 @@ pub fn section<'a>(name: &'a str, one: &'a CaptureReport) -> Section<'a> {
         .table("Readers", READER, &one.readers)
         .note(Tone::Bad, error.map(|why| format!("cannot write: {why}")))
         .plots(&PLOTS)
+}
+
+impl Measured for CaptureReport {
+    fn section(&self) -> Section<'_> {
+        section("capture", self)
+    }
 }
 
 impl Merge for CaptureReport {

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     Report, counted,
+    criteria::Measured,
     figures::{CONNECTIONS, CPS, REQUESTS, RPS, share, sum},
     report::Times,
 };
@@ -92,7 +93,7 @@ static MORE: &[Field<HttpJobReport>] = fields!(HttpJobReport:
     Field::<S>::distribution("handshake_ns", "TLS", |j| j.tls.as_ref().map(|t| &t.handshake_ns).into()),
     derived!("failed_share", "failed", Unit::Share, |j| j.failed_share()).judged(&["failed"]).bad().show(Show::Never),
     derived!("errors", "errors", Unit::Share, |j| share(j.totals.error_responses, j.totals.completed).into())
-        .bad().show(Show::Never),
+        .judged(&["errors"]).bad().show(Show::Never),
     derived!("unsent_share", "unsent", Unit::Share, |j| {
         share(j.totals.unsent, sum([j.totals.sent, j.totals.unsent])).into()
     }).judged(&["unsent"]).bad().show(Show::Never),
@@ -235,6 +236,12 @@ pub fn section(job: &HttpJobReport) -> Section<'_> {
     section
         .note(Tone::Plain, job.http2.as_ref().map(http2))
         .note(Tone::Plain, job.http3.as_ref().map(http3))
+}
+
+impl Measured for HttpJobReport {
+    fn section(&self) -> Section<'_> {
+        section(self)
+    }
 }
 
 impl Merge for HttpJobReport {

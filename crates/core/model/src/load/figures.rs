@@ -9,7 +9,8 @@ use super::{
     LoadEnd, LoadJobReport, LoadPhaseReport, LoadRouteReport, LoadTransport, LoadWorkerReport,
 };
 use crate::{
-    Report,
+    Report, Totals,
+    criteria::Measured,
     figures::{CONNECTIONS, CPS, FRAMES, PPS, REQUESTS, RPS, share, sum},
     frames::FRAME_TOTALS,
 };
@@ -80,15 +81,15 @@ static MORE: &[Field<LoadJobReport>] = fields!(LoadJobReport:
         .judged(&["cps"]).good(),
     derived!("responses_rps", "responses/s, steady", RPS, |j| j.steady(LoadPhaseReport::responses_rps)).judged(&["rps"]).good(),
     derived!("open", "open, steady", CONNECTIONS, |j| j.steady(|p| p.totals.open_connections as f64))
-        .show(Show::Never),
+        .judged(&["open"]).show(Show::Never),
     derived!("failed_share", "failed", Unit::Share, |j| j.failed()).judged(&["failed"]).bad().show(Show::Never),
-    derived!("loss", "loss", Unit::Share, |j| j.loss().into()).bad().show(Show::Never),
-    derived!("lost", "lost", REQUESTS, |j| j.lost().into()).bad().show(Show::Never),
+    derived!("loss", "loss", Unit::Share, |j| j.loss().into()).judged(&["loss"]).bad().show(Show::Never),
+    derived!("lost", "lost", REQUESTS, |j| j.lost().into()).judged(&["lost"]).bad().show(Show::Never),
     derived!("errors", "errors", Unit::Share, |j| share(j.totals.error_responses, j.totals.responses).into())
-        .bad().show(Show::Never),
+        .judged(&["errors"]).bad().show(Show::Never),
     derived!("unsent_share", "unsent", Unit::Share, |j| j.unsent()).judged(&["unsent"]).bad().show(Show::Never),
     derived!("duplicates", "duplicates", Unit::Share, |j| share(j.totals.duplicate_responses, j.awaited()).into())
-        .bad().show(Show::Never),
+        .judged(&["duplicates"]).bad().show(Show::Never),
     counter!(counters, "counters", Unit::None).show(Show::Details),
 );
 
@@ -214,6 +215,19 @@ pub fn section(job: &LoadJobReport) -> Section<'_> {
         section = section.sum(REQUEST_SUM);
     }
     section
+}
+
+impl Measured for LoadJobReport {
+    fn section(&self) -> Section<'_> {
+        section(self)
+    }
+
+    fn totals(&self) -> Totals {
+        Totals {
+            connections: Some(self.totals),
+            ..self.frames
+        }
+    }
 }
 
 impl Merge for LoadJobReport {

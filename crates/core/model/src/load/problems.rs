@@ -4,7 +4,7 @@ use super::{
     HttpRequest, LoadAnswer, LoadEnd, LoadJob, LoadMessage, LoadReading, LoadTransport, Vxlan,
 };
 use crate::{
-    criteria::Metric,
+    criteria::statistics,
     units::{AddressRange, Span},
     validate::{Findings, PlanProblem, rules},
 };
@@ -16,28 +16,28 @@ const LONGEST_DATAGRAM: u32 = 65_507;
 const LONGEST_COMMUNITY: usize = 255;
 
 /// Returns true if the loads measure the metric of a criterion.
-pub(crate) fn measures(jobs: &[LoadJob], metric: &Metric) -> bool {
+pub(crate) fn measures(jobs: &[LoadJob], metric: &str) -> bool {
     let asks = |job: &&LoadJob| job.is_client() && !job.flood;
     let is_http = |job: &LoadJob| !job.is_udp() && job.reading == LoadReading::Http;
     let mut asking = jobs.iter().filter(asks);
     let mut clients = jobs.iter().filter(|job| job.is_client()).peekable();
     match metric {
         // A flood does not wait, so its requests cannot fail. A UDP server does not know its clients.
-        Metric::Failed => match clients.peek() {
+        "failed" => match clients.peek() {
             Some(_) => asking.next().is_some(),
             None => jobs.iter().any(|job| !job.is_udp()),
         },
-        Metric::Unsent => clients.next().is_some(),
+        "unsent" => clients.next().is_some(),
         // For TCP connections, `failed` covers this.
-        Metric::Loss | Metric::Lost | Metric::Duplicates => asking.any(LoadJob::is_udp),
-        Metric::Errors | Metric::Http(_) => asking.any(is_http),
-        Metric::Connect(_) => clients.any(|job| !job.is_udp()),
-        Metric::Latency(_) => asking.next().is_some(),
-        Metric::Cps | Metric::Rps | Metric::Open => {
-            clients.peek().is_none() || asking.next().is_some()
-        }
-        Metric::Pps | Metric::Bps => true,
-        _ => false,
+        "loss" | "lost" | "duplicates" => asking.any(LoadJob::is_udp),
+        "errors" => asking.any(is_http),
+        "cps" | "rps" | "open" => clients.peek().is_none() || asking.next().is_some(),
+        "pps" | "bps" => true,
+        time => match time.split_once('_') {
+            Some(("http", _)) => asking.any(is_http),
+            Some(("connect", _)) => clients.any(|job| !job.is_udp()),
+            _ => statistics().any(|own| own == time) && asking.next().is_some(),
+        },
     }
 }
 
@@ -407,7 +407,6 @@ mod tests {
             .iter()
             .map(|text| text.parse::<crate::criteria::Criterion>().unwrap().metric)
             .filter(|metric| !measures(jobs, metric))
-            .map(|metric| metric.to_string())
             .collect()
         };
         let mut udp = client();

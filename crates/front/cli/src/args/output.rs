@@ -100,8 +100,7 @@ impl OutputArgs {
             let limit =
                 criteria::parse_share(share).map_err(|e| anyhow::anyhow!("--max-loss: {e}"))?;
             let limit = criteria::CriterionLimit::Share(limit);
-            plan.criteria
-                .push(Criterion::at_most(criteria::Metric::Loss, limit));
+            plan.criteria.push(Criterion::at_most("loss", limit));
         }
         plan.criteria.extend(self.criteria.iter().cloned());
         if self.print_plan {

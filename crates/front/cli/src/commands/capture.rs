@@ -21,7 +21,7 @@ use wb_machine::expression::{LINK_ETHERNET, compile};
 use wb_model::{
     Criterion, Plan, Report,
     capture::{CaptureJob, Direction},
-    criteria::{self, CriterionLimit, Metric},
+    criteria::{self, CriterionLimit},
     schema::mismatch,
     text::plan_to_toml,
     timeline::Timeline,
@@ -281,10 +281,7 @@ impl CaptureArgs {
         if let Some(text) = &self.max_loss {
             let share =
                 criteria::parse_share(text).map_err(|e| anyhow::anyhow!("--max-loss: {e}"))?;
-            criteria.push(Criterion::at_most(
-                Metric::Loss,
-                CriterionLimit::Share(share),
-            ));
+            criteria.push(Criterion::at_most("loss", CriterionLimit::Share(share)));
         }
         let mut job = CaptureJob {
             ports: ports.iter().map(|p| p.name.clone()).collect(),

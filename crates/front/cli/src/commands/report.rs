@@ -147,13 +147,15 @@ fn assume(report: &mut Report, speed: u64) {
             (port.speed_bps, port.speed_nominal) = (Some(speed), false);
         }
     }
-    let rates = &mut report.rates;
-    if let (None, Some(bps), Some(pps)) =
-        (rates.line_rate_pps, rates.offered_l2_bps, rates.offered_pps)
-        && pps > 0.0
-    {
-        // Bits of a frame on the wire, including preamble and gap.
-        rates.line_rate_pps = Some(speed as f64 / (bps / pps + 160.0));
+    let jobs = report.jobs.iter_mut().map(|job| &mut job.rates);
+    for rates in jobs.chain([&mut report.rates]) {
+        if let (None, Some(bps), Some(pps)) =
+            (rates.line_rate_pps, rates.offered_l2_bps, rates.offered_pps)
+            && pps > 0.0
+        {
+            // Bits of a frame on the wire, including preamble and gap.
+            rates.line_rate_pps = Some(speed as f64 / (bps / pps + 160.0));
+        }
     }
 }
 

@@ -14,7 +14,7 @@ pub fn csv(runs: &[Run]) -> String {
             let cells = [&run.name, of, name, value, unit].map(field);
             let _ = writeln!(out, "{}", cells.join(","));
         };
-        row("", "verdict", super::content::word(run.report.verdict), "");
+        row("", "verdict", crate::csv::verdict(run.report.verdict), "");
         for m in metrics(&run.report) {
             row(&m.of, &m.name, &m.value.to_string(), &m.unit);
         }

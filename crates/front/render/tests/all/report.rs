@@ -624,8 +624,8 @@ fn differences_are_marked() {
         ]
     );
     let table = csv(&runs);
-    assert!(table.starts_with("run,of,metric,value,unit\nbefore,,verdict,FAIL,\n"));
-    assert!(table.contains("\nafter,frames,lost,0,frames\n"));
+    assert!(table.starts_with("run,of,metric,value,unit\nbefore,,verdict,fail,\n"));
+    assert!(table.contains("\nafter,traffic,lost_frames,0,frames\n"));
 }
 
 #[test]

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use wb_model::{
     Criterion, LimitedBy, Limiter, Plan, Verdict,
-    bench::{BenchResult, LbLimit, LbMetric, SuiteResult, SuiteTest},
+    bench::{BenchResult, LbLimit, SuiteResult, SuiteTest},
     counted,
-    criteria::{Bound, Metric},
+    criteria::Bound,
     plan::Procedure,
     report::CriterionReport,
 };
@@ -108,19 +108,12 @@ impl<'a> Finding<'a> {
     /// Value for a criterion; `None` if the criterion is not about this result.
     fn figure(&self, criterion: &Criterion) -> Option<Option<f64>> {
         match self.result {
-            BenchResult::Lb(lb) => {
-                let is_meant = match (&criterion.metric, lb.metric) {
-                    (Metric::Cps, LbMetric::Cps) | (Metric::Bps, LbMetric::Bps) => true,
-                    (Metric::Limit(metric), of) => *metric == of,
-                    _ => false,
-                };
-                is_meant.then_some(lb.limit)
-            }
+            BenchResult::Lb(lb) => (criterion.metric == lb.metric.name()).then_some(lb.limit),
             BenchResult::Suite(suite) => {
                 let size = criterion.job.as_ref();
                 let is_meant = size.is_none_or(|size| *size == suite.size);
                 let is_meant = is_meant && suite.is_about(&criterion.metric);
-                is_meant.then(|| suite.figure(&criterion.metric))
+                is_meant.then(|| suite.figure(criterion))
             }
         }
     }
@@ -366,7 +359,7 @@ fn limited_by<'f, 'r: 'f>(findings: impl Iterator<Item = &'f Finding<'r>> + Clon
 #[cfg(test)]
 mod tests {
     use wb_model::{
-        bench::{ImpactRow, Quantity, SuiteTest},
+        bench::{ImpactRow, LbMetric, Quantity, SuiteTest},
         load::LoadTransport,
     };
 

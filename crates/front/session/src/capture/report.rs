@@ -5,14 +5,12 @@ use wb_model::{
     Lateness, LatenessReport, Limit, Limiter, Totals,
     capture::{CaptureJob, DirectWrites},
     counted,
-    criteria::Metric,
     report::{CaptureReaderReport, CaptureReport, Rates},
 };
 
 use super::Captures;
 use crate::{
-    End,
-    criteria::{self, Figures},
+    End, criteria,
     engine::{Ended, Settled, Stamping},
     ports::OpenPort,
     settle::{counted_frames, signal_name},
@@ -110,20 +108,14 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
     let interface_drops = run.ports.iter().map(drops).sum();
     let lost = account.lost_frames() + interface_drops;
     let came: u64 = account.filter_accept + interface_drops;
-    let mut judged = criteria::judge(&run.plan, |_| Figures {
-        totals: Totals {
-            lost_frames: Some(lost),
-            // Zero frames have no loss.
-            offered_frames: Some(came.max(1)),
-            ..Totals::default()
-        },
-        ..Figures::default()
-    });
-    // The criterion holds, but it is not a measurement.
-    for judged in judged.iter_mut().filter(|_| came == 0) {
-        if judged.criterion.metric == Metric::Loss {
-            judged.report.measured = None;
-        }
+    let capture = section(run, &written, interface_drops);
+    let mut judged = criteria::judge(&run.plan, |_| capture.clone());
+    // Without frames nothing is lost: the criterion holds, but it is not a measurement.
+    for judged in judged
+        .iter_mut()
+        .filter(|j| came == 0 && j.criterion.metric == "loss")
+    {
+        judged.report.held = judged.criterion.holds(0.0);
     }
     let criteria = criteria::reports(judged);
     let broken = (criteria.is_empty() && lost > 0)
@@ -159,7 +151,7 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
         broken,
         nothing: blank.then(|| "no frames arrived".to_owned()),
         found: Some("nothing was lost".to_owned()),
-        capture: Some(section(run, &written, interface_drops)),
+        capture: Some(capture),
         lateness: LatenessReport {
             all: late,
             may_have_caused: lost_by_stalls(run, lost, &late),

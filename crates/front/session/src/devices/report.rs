@@ -6,6 +6,7 @@ use wb_measure::{Account, Measurement};
 use wb_model::{
     Lateness, LimitedBy, Limiter, Summary, Totals, counted,
     device::{DeviceConfig, DeviceJob, Mode},
+    frames::Frames,
     report::{JobReport, Rates, StreamReport, WorkerReport},
     units::WIRE_OVERHEAD,
 };
@@ -14,7 +15,7 @@ use wb_traffic::{DeviceOutcome, WatchOutcome};
 use super::Devices;
 use crate::{
     End,
-    criteria::{self, Figures, Offered, Shortfall},
+    criteria::{self, Offered, Shortfall},
     engine::{Ended, Settled, Stamping},
     lateness,
     settle::{
@@ -401,11 +402,11 @@ pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
         ..receiving_rates(&all, &totals)
     };
     let times = times_of(&all);
-    let judged = criteria::judge(&run.plan, |_| Figures {
+    let judged = criteria::judge(&run.plan, |_| Frames {
         totals,
         rates,
-        latency: times.latency,
-        ..Figures::default()
+        latency_ns: times.latency,
+        transactions_per_second: None,
     });
     let workers = workers(run);
     let late = workers

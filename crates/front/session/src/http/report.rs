@@ -17,7 +17,7 @@ use wb_model::{
 use super::sum;
 use crate::{
     End,
-    criteria::{self, Figures, Jobs, Offered, Shortfall},
+    criteria::{self, Offered, Shortfall},
     engine::{Ended, Settled, Stamping, Times},
     lateness,
     settle::{
@@ -62,11 +62,7 @@ pub(super) fn settle(
         .collect();
     let judged = criteria::judge(plan, |job| {
         let jobs = settled.iter();
-        let all = together(jobs.filter(|t| job.is_none_or(|name| t.name == name)));
-        Figures {
-            jobs: Some(Jobs::Http(Box::new(all))),
-            ..Figures::default()
-        }
+        together(jobs.filter(|t| job.is_none_or(|name| t.name == name)))
     });
     let late = outcomes.iter().flatten().map(|o| o.lateness);
     let late = late.fold(Lateness::default(), |a, b| a.plus(&b));

@@ -7,6 +7,7 @@ use wb_load::{LoadOutcome, LoadTotals, PhaseTotals};
 use wb_measure::Histogram;
 use wb_model::{
     Lateness, LatenessReport, Limit, Limiter, Totals, counted,
+    criteria::Measured,
     lateness::{MISSED, WAS_LATE},
     load::{
         ConnectionTotals, LoadEnd, LoadJob, LoadJobReport, LoadPhaseReport, LoadRate, LoadReport,
@@ -20,7 +21,7 @@ use wb_tcp::{Counters, IcmpNews};
 use super::run::{Loads, connections, totals_of};
 use crate::{
     End,
-    criteria::{self, Figures, Jobs, Offered, Shortfall},
+    criteria::{self, Offered, Shortfall},
     engine::{Ended, Settled, Stamping, Times},
     lateness,
     settle::{
@@ -188,13 +189,12 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
         false => LoadEnd::Server,
     };
     let of_shown = || settled.iter().filter(|s| s.report.end == shown);
-    let Figures {
-        totals, latency, ..
-    } = figures(of_shown());
+    let all = together(of_shown());
+    let (totals, latency) = (all.totals(), *all.request_ns);
     let connections = totals.connections.unwrap_or_default();
     let judged = criteria::judge(&run.plan, |job| match job {
-        None => figures(of_shown()),
-        Some(name) => figures(settled.iter().filter(|s| s.report.name == name)),
+        None => together(of_shown()),
+        Some(name) => together(settled.iter().filter(|s| s.report.name == name)),
     });
     let unsent: u64 = of_shown()
         .map(|s| s.report.unsent_connections + s.report.unsent_requests + s.report.waited_requests)
@@ -280,20 +280,6 @@ fn distributions<'a>(jobs: impl Iterator<Item = &'a SettledJob> + Clone) -> Vec<
         ));
     }
     list
-}
-
-/// Measurements of some of the jobs together.
-fn figures<'a>(jobs: impl Iterator<Item = &'a SettledJob> + Clone) -> Figures {
-    let all = together(jobs);
-    Figures {
-        totals: Totals {
-            connections: Some(all.totals),
-            ..all.frames
-        },
-        latency: *all.request_ns,
-        jobs: Some(Jobs::Load(Box::new(all))),
-        ..Figures::default()
-    }
 }
 
 /// Lateness of all workers of both ends.

@@ -3,24 +3,24 @@
 use wb_measure::Histogram;
 use wb_model::{
     Lateness, Limiter, Plan, Totals,
-    report::Rates,
+    frames::Frames,
     socket::{SocketJobReport, SocketReport},
 };
 
 use crate::{
-    criteria::{self, Figures},
+    criteria,
     engine::{Ended, Settled, Stamping, Times},
     lateness,
 };
 
 pub(super) fn settle(plan: &Plan, ended: &Ended, sockets: SocketReport) -> Settled {
-    let sum = figures(&sockets.jobs);
-    let (totals, latency) = (sum.totals, sum.latency);
+    let sum = frames(&sockets.jobs);
+    let (totals, latency) = (sum.totals, sum.latency_ns);
     let judged = criteria::judge(plan, |job| match job {
         None => sum.clone(),
         Some(name) => {
             let one = sockets.jobs.iter().find(|j| j.name == name);
-            figures(one.map(std::slice::from_ref).unwrap_or_default())
+            frames(one.map(std::slice::from_ref).unwrap_or_default())
         }
     });
     let trial = lateness::Trial {
@@ -106,10 +106,10 @@ fn at_risk(late: Lateness, totals: &Totals, elapsed_ns: u64) -> Lateness {
 }
 
 /// Measurements of several tests together. Numbered datagrams count as frames, so criteria of loss apply to them.
-fn figures(jobs: &[SocketJobReport]) -> Figures {
-    let mut totals = Totals::default();
+fn frames(jobs: &[SocketJobReport]) -> Frames {
+    let mut frames = Frames::default();
     for datagrams in jobs.iter().filter_map(|j| j.datagrams) {
-        totals = totals.plus(&Totals {
+        frames.totals = frames.totals.plus(&Totals {
             offered_frames: Some(datagrams.sent),
             received_frames: Some(datagrams.received),
             lost_frames: Some(datagrams.lost),
@@ -119,25 +119,13 @@ fn figures(jobs: &[SocketJobReport]) -> Figures {
             ..Totals::default()
         });
     }
-    let figures = Figures {
-        totals,
-        ..Figures::default()
-    };
-    // Times and rates of different tests have no common distribution, and a failed test has none.
-    match jobs {
-        [job] if job.failure.is_none() => Figures {
-            latency: job.latency_ns,
-            rates: Rates {
-                received_l2_bps: Some(job.result.throughput_bps),
-                ..Rates::default()
-            },
-            tps: Some(job.result.transactions_per_second),
-            ..figures
-        },
-        [job] => Figures {
-            latency: job.latency_ns,
-            ..figures
-        },
-        _ => figures,
+    // Times and rates of different tests have no common distribution, and a failed test has no rates.
+    if let [job] = jobs {
+        frames.latency_ns = job.latency_ns;
+        if job.failure.is_none() {
+            frames.rates.received_l2_bps = Some(job.result.throughput_bps);
+            frames.transactions_per_second = Some(job.result.transactions_per_second);
+        }
     }
+    frames
 }

@@ -5,6 +5,7 @@ use wb_measure::{Account, Measurement};
 use wb_model::{
     Driver, JobKind, Lateness, LatenessReport, Limit, LimitedBy, Limiter, Proto, Stream, Summary,
     Totals, counted,
+    frames::Frames,
     lateness::MISSED,
     report::{FlowReport, JobReport, PortReport, Rates, StreamReport, WorkerReport},
     units::WIRE_OVERHEAD,
@@ -14,7 +15,7 @@ use wb_traffic::{PKTGEN_FLOW, SenderOutcome, WorkerOutcome};
 use super::{Direction, Traffic, WorkerSlot, checks::mean_size, is_tagged, live};
 use crate::{
     End,
-    criteria::{self, Figures, Offered, Shortfall},
+    criteria::{self, Offered, Shortfall},
     engine::{Ended, LinkDown, Settled, Stamping, Times},
     lateness,
     ports::OpenPort,
@@ -1101,7 +1102,7 @@ fn unplanned(run: &Traffic, settled: &SettledDirection, direction: &Direction) -
 }
 
 /// Measurements of one job in both directions, or of all jobs.
-fn figures(run: &Traffic, settled: &[SettledDirection], job: Option<&str>) -> Figures {
+fn figures(run: &Traffic, settled: &[SettledDirection], job: Option<&str>) -> Frames {
     let names = run.plan.job_names(JobKind::Traffic);
     let mine = settled.iter().zip(&run.directions);
     let mine = mine.filter(|(_, d)| job.is_none_or(|name| names[d.job] == name));
@@ -1110,13 +1111,13 @@ fn figures(run: &Traffic, settled: &[SettledDirection], job: Option<&str>) -> Fi
     for measurement in mine.clone().filter_map(|s| s.measurement.as_ref()) {
         latency.merge(&measurement.latency);
     }
-    Figures {
+    Frames {
         totals: mine
             .clone()
             .fold(Totals::default(), |sum, s| sum.plus(&s.job.totals)),
         rates: sum_rates(mine.map(|s| s.job.rates)),
-        latency: latency.summary(),
-        ..Figures::default()
+        latency_ns: latency.summary(),
+        transactions_per_second: None,
     }
 }
 
@@ -1233,7 +1234,7 @@ mod tests {
         let why = deaf(&down(true), Some(7)).expect("it was set down here");
         assert_eq!(
             why,
-            "a/b was set down on this host (seen 1.5 s after the start), so the 7 lost frames do not describe the device"
+            "a/b was set down on this host (seen 1.5 s after the start), so the loss of 7 frames does not describe the device"
         );
         assert_eq!(deaf(&down(true), Some(0)), None);
         // The other end went down, which may be part of the test.

@@ -291,7 +291,7 @@ fn signals_end_socket_tests_in_order() {
     let line =
         format!("sweep -q --json -H {SERVER_V4} --test tcp_rr --request 1,2,3 --duration 1s");
     let sweep = ours_going_on(&a, &words(&line));
-    thread::sleep(Duration::from_millis(1_600));
+    thread::sleep(Duration::from_millis(2_500));
     sweep.signal(Signal::INT);
     let report = super::report_of(&sweep.finish(PATIENCE), 130);
     let jobs = report["socket"]["jobs"].as_array().expect("jobs");
