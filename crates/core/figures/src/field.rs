@@ -56,6 +56,8 @@ pub struct Def {
     pub better: Better,
     /// When it is shown to people.
     pub show: Show,
+    /// True for the figures of a summary.
+    pub leads: bool,
     /// Name of the figure of which its share is shown; empty for none.
     pub share_of: &'static str,
     /// CSV columns of a figure that is a number for each label: their prefix, and the labels that always exist.
@@ -79,6 +81,7 @@ impl Def {
                 _ => Better::Neither,
             },
             show: Show::Always,
+            leads: false,
             share_of: "",
             labels: ("", &[]),
             judged: &[],
@@ -162,6 +165,13 @@ impl<S> Field<S> {
     #[must_use]
     pub const fn show(mut self, show: Show) -> Self {
         self.def = self.def.show(show);
+        self
+    }
+
+    /// Puts it into the summary of a report.
+    #[must_use]
+    pub const fn leads(mut self) -> Self {
+        self.def.leads = true;
         self
     }
 

@@ -17,11 +17,11 @@ const OCTETS: Unit = Unit::Count("octets");
 /// Frame counts of a job.
 pub static FRAME_TOTALS: &[Field<Totals>] = fields!(Totals:
     counter!(intended_frames, "intended", FRAMES),
-    counter!(offered_frames, "offered", FRAMES),
+    counter!(offered_frames, "offered", FRAMES).leads(),
     counter!(unsent_frames, "unsent", FRAMES).bad()
         .note(|t| part(t.unsent_frames, t.intended_frames, "intended")),
-    counter!(received_frames, "received", FRAMES).note(Totals::received_note),
-    counter!(lost_frames, "lost", FRAMES).bad().note(Totals::lost_note),
+    counter!(received_frames, "received", FRAMES).leads().note(Totals::received_note),
+    counter!(lost_frames, "lost", FRAMES).leads().bad().note(Totals::lost_note),
     counter!(duplicate_frames, "duplicate", FRAMES).bad().note(|t| t.share_of_arrivals(t.duplicate_frames)),
     counter!(reordered_frames, "reordered", FRAMES).bad().note(|t| t.share_of_arrivals(t.reordered_frames)),
     counter!(late_frames, "late", FRAMES).show(Show::IfAny)
@@ -104,8 +104,8 @@ static LOSS: &[Field<Totals>] = fields!(Totals:
 
 static RATES: &[Field<Rates>] = fields!(Rates:
     gauge!(intended_pps, "intended rate", PPS),
-    gauge!(offered_pps, "offered rate", PPS).note(|r| bits(r.offered_l2_bps, r.offered_l1_bps)),
-    gauge!(received_pps, "received rate", PPS).good().note(|r| bits(r.received_l2_bps, r.received_l1_bps)),
+    gauge!(offered_pps, "offered rate", PPS).leads().note(|r| bits(r.offered_l2_bps, r.offered_l1_bps)),
+    gauge!(received_pps, "received rate", PPS).leads().good().note(|r| bits(r.received_l2_bps, r.received_l1_bps)),
     gauge!(offered_l1_bps, "offered, L1", Unit::BitsPerSecond).show(Show::Never),
     gauge!(received_l1_bps, "received, L1", Unit::BitsPerSecond).show(Show::Never),
     gauge!(offered_l2_bps, "offered, L2", Unit::BitsPerSecond).show(Show::Never),
@@ -121,7 +121,7 @@ static RATES: &[Field<Rates>] = fields!(Rates:
 
 /// Times of all jobs together.
 static TIMES: &[Field<Report>] = fields!(Report:
-    Field::distribution("latency_ns", "latency", |r| (&r.latency_ns).into()),
+    Field::<S>::distribution("latency_ns", "latency", |r| (&r.latency_ns).into()).leads(),
     Field::distribution("jitter_ns", "jitter", |r| (&r.jitter_ns).into()),
     derived!("jitter_rfc3550_ns", "RFC 3550 jitter", Unit::Nanoseconds, |r| (&r.jitter_rfc3550_ns).into())
         .note(|_| "at the end; largest of all flows".to_owned()),
@@ -133,7 +133,7 @@ static TIMES: &[Field<Report>] = fields!(Report:
 
 /// Times of one of several jobs: jitter and departures are measured for all jobs together.
 static JOB_TIMES: &[Field<JobReport>] = fields!(JobReport:
-    Field::distribution("latency_ns", "latency", |j| (&j.latency_ns).into()),
+    Field::<S>::distribution("latency_ns", "latency", |j| (&j.latency_ns).into()).leads(),
     Field::distribution("jitter_ns", "jitter", |_| Value::Unknown),
     derived!("jitter_rfc3550_ns", "RFC 3550 jitter", Unit::Nanoseconds, |_| Value::Unknown),
     Field::<S>::distribution("ipdv_ns", "IPDV", |j| (&j.ipdv_ns).into()).neutral(),

@@ -23,5 +23,6 @@ pub mod text;
 mod markup;
 mod page;
 mod sections;
+mod summary;
 
 pub use wb_figures::text as figures;

@@ -1,6 +1,6 @@
 //! Common parts of the accounts of several engines.
 
-use wb_figures::{Section, Value};
+use wb_figures::{Section, Value, text::count};
 use wb_measure::{Histogram, Measurement};
 use wb_model::{Totals, counted, timeline::Distribution};
 
@@ -65,17 +65,17 @@ pub(crate) fn share(part: u64, whole: u64) -> f64 {
 
 /// Returns a number of frames with its noun.
 pub(crate) fn counted_frames(n: u64) -> String {
-    counted(n, "frame", "frames")
+    counted(count(n), "frame", "frames")
 }
 
 /// Returns a number of connections with its noun.
 pub(crate) fn counted_connections(n: u64) -> String {
-    counted(n, "connection", "connections")
+    counted(count(n), "connection", "connections")
 }
 
 /// Returns a number of requests with its noun.
 pub(crate) fn counted_requests(n: u64) -> String {
-    counted(n, "request", "requests")
+    counted(count(n), "request", "requests")
 }
 
 pub(crate) fn measurement_warnings(m: &Measurement, warnings: &mut Vec<String>) {

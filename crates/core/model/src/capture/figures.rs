@@ -17,8 +17,8 @@ const PASSED: &str = "filter_accept_frames";
 
 static CAPTURE: &[Field<CaptureReport>] = fields!(CaptureReport:
     fact!("file", "last file", |c| (&c.last_file).into()),
-    counter!(filter_accept_frames, "passed the filter", FRAMES),
-    counter!(captured_frames, "captured", FRAMES).share_of(PASSED),
+    counter!(filter_accept_frames, "passed the filter", FRAMES).leads(),
+    counter!(captured_frames, "captured", FRAMES).leads().share_of(PASSED),
     counter!(kernel_drop_frames, "dropped by the kernel", FRAMES).share_of(PASSED).bad(),
     counter!(not_written_frames, "read but not written", FRAMES).share_of(PASSED).bad(),
     counter!(interface_drop_frames, "dropped by the interfaces", FRAMES).bad().show(Show::IfAny),
@@ -26,7 +26,7 @@ static CAPTURE: &[Field<CaptureReport>] = fields!(CaptureReport:
     counter!(queue_drop_frames, "dropped: no free buffer", FRAMES).share_of(PASSED).bad().show(Show::IfAny),
     counter!(over_limit_frames, "over the limit", FRAMES).share_of(PASSED).show(Show::IfAny),
     counter!(not_read_frames, "never read", FRAMES).share_of(PASSED).bad().show(Show::IfAny),
-    derived!("lost", "lost", FRAMES, |c| c.lost().into()).judged(&["lost"]).bad().show(Show::Never),
+    derived!("lost", "lost", FRAMES, |c| c.lost().into()).leads().judged(&["lost"]).bad().show(Show::Never),
     derived!("loss", "loss", Unit::Share, |c| c.loss().into()).judged(&["loss"]).bad().show(Show::Never),
     counter!(files, "files", FILES).show(Show::IfAny),
     counter!(files_removed, "files removed", FILES).show(Show::IfAny),

@@ -44,12 +44,12 @@ static COUNTS: &[Field<HttpJobReport>] = fields!(HttpJobReport:
     fact!("url", "URL", |j| (&j.url).into()).show(Show::Never),
     derived!("duration_ns", "duration", Unit::Nanoseconds, |j| Value::from(&j.duration_ns))
         .merged(|own, other| own.duration_ns = own.duration_ns.max(other.duration_ns)),
-    gauge!(requests_per_second, "requests/s", RPS).judged(&["rps"]).good(),
+    gauge!(requests_per_second, "requests/s", RPS).leads().judged(&["rps"]).good(),
     gauge!(connections_per_second, "connections/s", CPS).judged(&["cps"]).good(),
     gauge!(received_bps, "received", Unit::BitsPerSecond).judged(&["bps"]).good(),
     counter!(totals.sent, "requests sent", REQUESTS),
-    counter!(totals.completed, "completed", REQUESTS).share_of(SENT),
-    derived!("failed", "failed", REQUESTS, |j| j.totals.failed.sum().into()).share_of(SENT).bad()
+    counter!(totals.completed, "completed", REQUESTS).leads().share_of(SENT),
+    derived!("failed", "failed", REQUESTS, |j| j.totals.failed.sum().into()).share_of(SENT).leads().bad()
         .note(|j| listed(&j.totals.failed))
         .merged(|own, other| own.totals.failed += other.totals.failed),
     counter!(totals.in_flight, "in flight", REQUESTS),
@@ -68,7 +68,7 @@ static COUNTS: &[Field<HttpJobReport>] = fields!(HttpJobReport:
     counter!(totals.sent_bytes, "bytes sent", BYTES),
     counter!(totals.received_bytes, "bytes received", BYTES),
     counter!(totals.body_bytes, "part of them in bodies", BYTES),
-    times!(latency_ns, "latency").judged(&["", "http"]),
+    times!(latency_ns, "latency").leads().judged(&["", "http"]),
     times!(service_ns, "from send time").show(Show::IfAny),
     times!(first_byte_ns, "first byte"),
     times!(connect_ns, "connect").judged(&["connect"]),

@@ -34,10 +34,10 @@ static COUNTS: &[Field<LoadJobReport>] = fields!(LoadJobReport:
     fact!("port", "port", |j| (&j.port).into()).show(Show::Never),
     fact!("end", "end", |j| j.end.name().into()).show(Show::Never),
     fact!("transport", "transport", |j| j.transport.name().into()).show(Show::Never),
-    counter!(totals.attempted_connections, "attempted", CONNECTIONS),
-    counter!(totals.established_connections, "established", CONNECTIONS).share_of(ATTEMPTED),
+    counter!(totals.attempted_connections, "attempted", CONNECTIONS).leads(),
+    counter!(totals.established_connections, "established", CONNECTIONS).leads().share_of(ATTEMPTED),
     counter!(totals.completed_connections, "completed", CONNECTIONS).share_of(ATTEMPTED).note(|j| j.cut()),
-    counter!(totals.failed_connections, "failed", CONNECTIONS).share_of(ATTEMPTED).bad(),
+    counter!(totals.failed_connections, "failed", CONNECTIONS).leads().share_of(ATTEMPTED).bad(),
     gauge!(totals.open_connections, "open", CONNECTIONS),
     counter!(unsent_connections, "unsent", CONNECTIONS).bad().show(Show::IfAny)
         .note(|_| "connections due but never opened".to_owned()),
@@ -74,12 +74,12 @@ static COUNTS: &[Field<LoadJobReport>] = fields!(LoadJobReport:
 static MORE: &[Field<LoadJobReport>] = fields!(LoadJobReport:
     times!(connect_ns, "connect").judged(&["connect"]),
     times!(first_byte_ns, "first byte"),
-    times!(request_ns, "response").judged(&[""]),
+    times!(request_ns, "response").leads().judged(&[""]),
     times!(request_due_ns, "from due time"),
     times!(since_due_ns, "response or from due time").judged(&["http"]).show(Show::Never),
     derived!("established_cps", "established/s, steady", CPS, |j| j.steady(LoadPhaseReport::established_cps))
-        .judged(&["cps"]).good(),
-    derived!("responses_rps", "responses/s, steady", RPS, |j| j.steady(LoadPhaseReport::responses_rps)).judged(&["rps"]).good(),
+        .judged(&["cps"]).leads().good(),
+    derived!("responses_rps", "responses/s, steady", RPS, |j| j.steady(LoadPhaseReport::responses_rps)).judged(&["rps"]).leads().good(),
     derived!("open", "open, steady", CONNECTIONS, |j| j.steady(|p| p.totals.open_connections as f64))
         .judged(&["open"]).show(Show::Never),
     derived!("failed_share", "failed", Unit::Share, |j| j.failed()).judged(&["failed"]).bad().show(Show::Never),

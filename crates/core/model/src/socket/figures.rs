@@ -27,9 +27,9 @@ static COUNTS: &[Field<SocketJobReport>] = fields!(SocketJobReport:
     fact!("server", "server", |j| (&j.server).into()).show(Show::Never),
     fact!("link", "link", |j| (&j.link).into()).show(Show::IfAny),
     derived!("elapsed_s", "time", Unit::Seconds, |j| j.result.elapsed_s.into()),
-    gauge!(result.throughput_bps, "throughput", Unit::BitsPerSecond).judged(&["bps"]).good(),
+    gauge!(result.throughput_bps, "throughput", Unit::BitsPerSecond).leads().judged(&["bps"]).good(),
     gauge!(result.reverse_bps, "reverse throughput", Unit::BitsPerSecond).good(),
-    gauge!(result.transactions_per_second, "transactions/s", TPS).judged(&["tps"]).good(),
+    gauge!(result.transactions_per_second, "transactions/s", TPS).leads().judged(&["tps"]).good(),
     derived!("runs", "runs", Unit::Count("runs"), |j| (j.iterations.len() as u64).into()),
     derived!("confidence_level", "confidence level", Unit::Percent, |j| j.confidence.map(|c| u64::from(c.level)).into())
         .show(Show::Never),
@@ -58,9 +58,9 @@ static COUNTS: &[Field<SocketJobReport>] = fields!(SocketJobReport:
     derived!("remote_cpu_percent", "remote CPU", Unit::Percent, |j| j.result.remote_cpu.map(|c| c.total).into())
         .show(Show::IfAny),
     derived!("datagrams_sent", "datagrams sent", DATAGRAMS, |j| j.datagrams.map(|d| d.sent).into()),
-    derived!("datagrams_lost", "lost", DATAGRAMS, |j| j.datagrams.map(|d| d.lost).into())
+    derived!("datagrams_lost", "lost", DATAGRAMS, |j| j.datagrams.map(|d| d.lost).into()).leads()
         .share_of("datagrams_sent").bad(),
-    Field::<S>::distribution("latency_ns", "operation", |j| (&j.latency_ns).into()).judged(&[""]),
+    Field::<S>::distribution("latency_ns", "operation", |j| (&j.latency_ns).into()).leads().judged(&[""]),
     fact!("failure", "failure", |j| j.failure.as_ref().map(|f| &f.what).into()).show(Show::Never),
 );
 

@@ -85,11 +85,13 @@ fn the_examples_run() {
         let error = String::from_utf8_lossy(&output.stderr);
         let report: serde_json::Value = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|e| panic!("{}: {e}: {error}", path.display()));
+        // On a busy machine a run may offer too little, and says so.
+        let reason = report["reason"].as_str().unwrap_or_default();
+        let is_late = output.status.code() == Some(3) && reason.contains("the tester was late");
         assert!(
-            output.status.success(),
-            "{}: {error} {}",
-            path.display(),
-            report["reason"]
+            output.status.success() || is_late,
+            "{}: {error} {reason}",
+            path.display()
         );
         assert_adds_up(&report);
         assert_eq!(

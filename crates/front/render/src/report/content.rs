@@ -3,18 +3,21 @@
 use wb_model::{Report, Verdict, frames, report::CriterionReport, text::written_as_toml};
 
 use super::{
-    document::{Block, Cell, Document, Mark, Outcome, Section, Table},
+    document::{Block, Cell, Document, Mark, Outcome, Section, Table, Tile},
     engines, over_time, suite, times,
 };
 use crate::{
     figures::{UNKNOWN, count, rate_bps, time_ns},
-    sections, text,
+    sections,
+    summary::{self, Lead},
+    text,
 };
 
 pub(super) fn document(report: &Report) -> Document {
     let mut document = Document {
         title: title(report),
         verdicts: vec![outcome("", report)],
+        tiles: tiles(report),
         ..Document::default()
     };
     document.section(summary(report));
@@ -58,7 +61,14 @@ pub(super) fn title(report: &Report) -> String {
         "" => "run",
         kind => kind,
     };
-    format!("wirebench {kind}")
+    let day = report.started.split('T').next().unwrap_or_default();
+    let parts = [
+        format!("wirebench {kind}"),
+        summary::target(report),
+        day.to_owned(),
+    ];
+    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    parts.join(", ")
 }
 
 pub(super) fn word(verdict: Verdict) -> &'static str {
@@ -96,6 +106,24 @@ pub(super) fn facts(
     table
 }
 
+/// Main figures of the first job, or of all jobs of streams together: one row.
+fn tiles(report: &Report) -> Vec<Tile> {
+    let jobs = summary::main_figures(report);
+    let prefix = match jobs.as_slice() {
+        [first, _, ..] => format!("{}: ", first.job),
+        _ => String::new(),
+    };
+    let tile = |lead: &Lead| Tile {
+        label: format!("{prefix}{}", lead.label),
+        value: match lead.is_bad {
+            true => Cell::marked(lead.value.as_str(), Mark::Bad),
+            false => Cell::from(lead.value.as_str()),
+        },
+    };
+    let first = jobs.first().map(|main| main.leads.as_slice());
+    first.unwrap_or_default().iter().map(tile).collect()
+}
+
 fn summary(report: &Report) -> Section {
     let mut section = Section::new("Summary");
     let late = &report.lateness.all;
@@ -120,6 +148,7 @@ fn summary(report: &Report) -> Section {
         "",
         asked.chain([
             ("limited by", report.limited_by.to_string()),
+            ("next", summary::next(report).unwrap_or_default()),
             ("tester", lateness),
             (
                 "possibly caused by the tester",

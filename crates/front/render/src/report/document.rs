@@ -10,6 +10,8 @@ pub struct Document {
     pub title: String,
     /// Verdict of each run.
     pub verdicts: Vec<Outcome>,
+    /// Main figures of the run.
+    pub tiles: Vec<Tile>,
     /// Sections, in order.
     pub sections: Vec<Section>,
 }
@@ -25,6 +27,15 @@ pub struct Outcome {
     pub word: String,
     /// Reason, in a sentence.
     pub reason: String,
+}
+
+/// A main figure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tile {
+    /// Its name.
+    pub label: String,
+    /// Its value.
+    pub value: Cell,
 }
 
 /// A part with a heading.

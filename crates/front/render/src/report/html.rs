@@ -10,7 +10,7 @@ use ring::digest;
 use serde_json::{Value, json};
 
 use super::{
-    document::{Block, Document, Mark, Outcome, Side, Table},
+    document::{Block, Document, Mark, Outcome, Side, Table, Tile},
     plot::{Form, Plot, Scale},
 };
 use crate::markup::escaped;
@@ -48,6 +48,7 @@ pub fn html(document: &Document) -> String {
     for verdict in &document.verdicts {
         outcome(&mut out, verdict);
     }
+    tiles(&mut out, &document.tiles);
     out.push_str("<nav>");
     for (i, section) in document.sections.iter().enumerate() {
         let _ = write!(out, "<a href=\"#s{i}\">{}</a>", escaped(&section.title));
@@ -107,6 +108,23 @@ fn outcome(out: &mut String, verdict: &Outcome) {
         escaped(&verdict.word),
         escaped(&verdict.reason)
     );
+}
+
+fn tiles(out: &mut String, tiles: &[Tile]) {
+    if tiles.is_empty() {
+        return;
+    }
+    out.push_str("<div class=\"tiles\">");
+    for tile in tiles {
+        let _ = write!(
+            out,
+            "<div class=\"{}\"><b>{}</b><span>{}</span></div>",
+            class(tile.value.mark),
+            escaped(&tile.value.text),
+            escaped(&tile.label)
+        );
+    }
+    out.push_str("</div>\n");
 }
 
 fn paragraph(out: &mut String, name: &str, text: &str) {

@@ -20,6 +20,13 @@ pub fn markdown(document: &Document) -> String {
             text(&verdict.reason)
         );
     }
+    let tiles = document.tiles.iter();
+    let tiles: Vec<String> = tiles
+        .map(|tile| format!("{} **{}**", text(&tile.label), text(&tile.value.text)))
+        .collect();
+    if !tiles.is_empty() {
+        let _ = writeln!(out, "\n{}", tiles.join(", "));
+    }
     let is_written = |block: &Block| !matches!(block, Block::Plot(_) | Block::Picture(_));
     for section in &document.sections {
         if !section.blocks.iter().any(is_written) {

@@ -17,7 +17,7 @@ pub(crate) mod times;
 
 pub use self::{
     csv::csv,
-    document::{Block, Cell, Document, Mark, Outcome, Section, Side, Table},
+    document::{Block, Cell, Document, Mark, Outcome, Section, Side, Table, Tile},
     html::html,
     markdown::markdown,
     plot::{Form, Plot, Scale, Series, X, Y},

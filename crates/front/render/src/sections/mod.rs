@@ -36,7 +36,7 @@ pub(crate) fn of_kind<'a>(report: &'a Report, kind: &str) -> Vec<Section<'a>> {
 }
 
 /// A value for people; blank if it is unknown.
-fn shown(def: &Def, value: &Value<'_>) -> String {
+pub(crate) fn shown(def: &Def, value: &Value<'_>) -> String {
     match value {
         Value::Unknown | Value::Times(..) => String::new(),
         Value::Count(n) => def.unit.whole(*n),
@@ -64,7 +64,7 @@ fn beside(section: &Section<'_>, figure: &Figure<'_>) -> String {
 }
 
 /// Returns true if the value should be 0 and is not.
-fn is_bad(def: &Def, value: &Value<'_>) -> bool {
+pub(crate) fn is_bad(def: &Def, value: &Value<'_>) -> bool {
     def.better == Better::Lower && value.is_any()
 }
 

@@ -13,7 +13,7 @@ use wb_model::{Lateness, Report, Verdict, frames, report::CriterionReport};
 use crate::{
     figures::time_ns,
     page::{Page, Tone},
-    sections,
+    sections, summary,
 };
 
 /// Level of detail and form.
@@ -23,7 +23,7 @@ pub struct Options {
     pub color: bool,
     /// Columns of the terminal.
     pub width: usize,
-    /// Adds streams, all flows, latency by worker, all device counters, all neighbours, clock details.
+    /// Adds streams, all flows, timestamps, workers and ports.
     pub verbose: bool,
 }
 
@@ -41,10 +41,12 @@ impl Default for Options {
 #[must_use]
 pub fn report(report: &Report, options: &Options) -> String {
     let mut page = Page::new(options.color, options.width);
-    verdict(&mut page, report);
+    summary(&mut page, report);
     criteria(&mut page, &report.criteria);
     warnings(&mut page, &report.warnings);
-    plan::section(&mut page, &report.plan);
+    if summary::asked(report).is_none() {
+        plan::section(&mut page, &report.plan);
+    }
     sections_of(&mut page, report, "load", options.verbose);
     sections_of(&mut page, report, "http", options.verbose);
     sections_of(&mut page, report, "server", options.verbose);
@@ -59,11 +61,12 @@ pub fn report(report: &Report, options: &Options) -> String {
         sections_of(&mut page, report, "probe", options.verbose);
     }
     times::clock(&mut page, report, options.verbose);
-    let workers = frames::workers(report);
-    if !report.workers.is_empty() {
-        sections::text::section(&mut page, &workers, options.verbose);
+    if options.verbose {
+        if !report.workers.is_empty() {
+            sections::text::section(&mut page, &frames::workers(report), true);
+        }
+        ports::section(&mut page, report);
     }
-    ports::section(&mut page, report, options.verbose);
     page.finish()
 }
 
@@ -73,7 +76,8 @@ fn sections_of(page: &mut Page, report: &Report, kind: &str, details: bool) {
     }
 }
 
-fn verdict(page: &mut Page, report: &Report) {
+/// Verdict, limit, main figures, and what to try next.
+fn summary(page: &mut Page, report: &Report) {
     let (tone, word) = match report.verdict {
         Verdict::Pass => (Tone::Good, "PASS  "),
         Verdict::Completed => (Tone::Quiet, "COMPLETED  "),
@@ -82,6 +86,23 @@ fn verdict(page: &mut Page, report: &Report) {
         Verdict::Incomplete => (Tone::Bad, "INCOMPLETE  "),
     };
     page.item(tone, word, Tone::Plain, &report.reason);
+    if let Some(asked) = summary::asked(report) {
+        page.item(Tone::Plain, "  asked       ", Tone::Plain, &asked);
+    }
+    let jobs = summary::main_figures(report);
+    for main in &jobs {
+        let name = match jobs.len() {
+            1 => "result",
+            _ => &main.job,
+        };
+        let leads = main.leads.iter();
+        let leads: Vec<String> = leads.map(|l| format!("{} {}", l.label, l.value)).collect();
+        let tone = match main.leads.iter().any(|lead| lead.is_bad) {
+            true => Tone::Bad,
+            false => Tone::Plain,
+        };
+        page.item(tone, &format!("  {name:<10}  "), tone, &leads.join(", "));
+    }
     if !report.limited_by.is_empty() {
         page.item(
             Tone::Plain,
@@ -90,19 +111,32 @@ fn verdict(page: &mut Page, report: &Report) {
             &report.limited_by.to_string(),
         );
     }
+    lateness(page, &report.lateness.all);
     // Nanoseconds in a run's length fit a double up to 104 days.
     #[allow(clippy::cast_precision_loss)]
     let took = time_ns(report.elapsed_ns as f64);
+    let mut drivers: Vec<&str> = report
+        .ports
+        .iter()
+        .map(|port| port.driver.as_str())
+        .collect();
+    drivers.dedup();
+    let over = match drivers.as_slice() {
+        [] => String::new(),
+        all => format!(" over {}", all.join(" and ")),
+    };
     page.item(
         Tone::Plain,
         "  run         ",
         Tone::Plain,
         &format!(
-            "{}, started {}, took {took}, seed {}",
+            "{}{over}, started {}, took {took}, seed {}",
             report.kind, report.started, report.plan.seed
         ),
     );
-    lateness(page, &report.lateness.all);
+    if let Some(next) = summary::next(report) {
+        page.item(Tone::Plain, "  next        ", Tone::Plain, &next);
+    }
 }
 
 /// Delay of the tester, because it may explain the following figures.

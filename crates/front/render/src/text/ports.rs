@@ -9,20 +9,17 @@ use crate::{
     page::{Page, Tone},
 };
 
-/// Number of neighbours and similar items that are listed without `verbose`.
-const FEW: usize = 4;
-
-pub(super) fn section(page: &mut Page, report: &Report, verbose: bool) {
+pub(super) fn section(page: &mut Page, report: &Report) {
     if report.ports.is_empty() {
         return;
     }
     page.head("ports");
     for port in &report.ports {
-        one(page, port, verbose);
+        one(page, port);
     }
 }
 
-fn one(page: &mut Page, port: &PortReport, verbose: bool) {
+fn one(page: &mut Page, port: &PortReport) {
     let mut what = port.locator.clone();
     if !port.locator.starts_with(&format!("{}:", port.driver)) && !port.driver.is_empty() {
         what.push_str(&format!(", driver {}", port.driver));
@@ -50,8 +47,8 @@ fn one(page: &mut Page, port: &PortReport, verbose: bool) {
     }
     detail("link", &link(port));
     detail("stamps", &port.timestamp_source);
-    detail("neighbours", &neighbours(&port.neighbours, verbose));
-    detail("device", &counters(port, verbose));
+    detail("neighbours", &neighbours(&port.neighbours));
+    detail("device", &counters(port));
 }
 
 fn link(port: &PortReport) -> String {
@@ -74,64 +71,22 @@ fn link(port: &PortReport) -> String {
     parts.join(", ")
 }
 
-fn neighbours(all: &BTreeMap<String, String>, verbose: bool) -> String {
-    let limit = if verbose { usize::MAX } else { FEW };
-    let mut parts: Vec<String> = all
+fn neighbours(all: &BTreeMap<String, String>) -> String {
+    let parts = all
         .iter()
-        .take(limit)
-        .map(|(address, mac)| format!("{address} at {mac}"))
-        .collect();
-    if all.len() > parts.len() {
-        parts.push(format!("... and {} more", all.len() - parts.len()));
-    }
-    parts.join(", ")
+        .map(|(address, mac)| format!("{address} at {mac}"));
+    parts.collect::<Vec<_>>().join(", ")
 }
 
-/// Words in the names of counters that indicate trouble.
-const TROUBLE: [&str; 17] = [
-    "carrier",
-    "drop",
-    "discard",
-    "err",
-    "miss",
-    "fail",
-    "fifo",
-    "full",
-    "over",
-    "crc",
-    "bad",
-    "invalid",
-    "collision",
-    "carrier",
-    "abort",
-    "timeout",
-    "no_buf",
-];
-
-/// Counters of the frames that the device moved.
-const TRAFFIC: [&str; 2] = ["rx_packets", "tx_packets"];
-
-/// Counters of the device during the run: frames, and those that indicate trouble. With `verbose`, all that
-/// changed.
-fn counters(port: &PortReport, verbose: bool) -> String {
-    let worth = |name: &str| {
-        let name = name.to_ascii_lowercase();
-        verbose
-            || TRAFFIC.contains(&name.as_str())
-            || TROUBLE.iter().any(|word| name.contains(word))
-    };
-    let parts: Vec<String> = port
-        .after
-        .iter()
-        .filter(|(name, _)| worth(name))
-        .filter_map(|(name, after)| {
-            let before = port.before.get(name).copied().unwrap_or(0);
-            match after.checked_sub(before) {
-                Some(0) => None,
-                Some(more) => Some(format!("{name} +{}", count(more))),
-                None => Some(format!("{name} -{} (reset?)", count(before - after))),
-            }
-        })
-        .collect();
-    parts.join(", ")
+/// Counters of the device that changed during the run.
+fn counters(port: &PortReport) -> String {
+    let changed = port.after.iter().filter_map(|(name, after)| {
+        let before = port.before.get(name).copied().unwrap_or(0);
+        match after.checked_sub(before) {
+            Some(0) => None,
+            Some(more) => Some(format!("{name} +{}", count(more))),
+            None => Some(format!("{name} -{} (reset?)", count(before - after))),
+        }
+    });
+    changed.collect::<Vec<_>>().join(", ")
 }

@@ -115,26 +115,44 @@ fn figures(s: &Summary) -> Vec<(&'static str, Option<f64>)> {
     all
 }
 
-/// Source of the timestamps of frames, if times were measured with them.
+/// Source of the timestamps, and doubts about them.
 pub(super) fn clock(page: &mut Page, report: &Report, verbose: bool) {
     let clock = &report.clock;
-    let times = [report.latency_ns, report.inter_arrival_ns];
-    let departures = report.inter_departure_ns.unwrap_or_default();
-    let is_measured = times.iter().chain([&departures]).any(|s| s.samples > 0);
-    if report.jobs.is_empty() || !(is_measured || verbose) {
+    let mut doubts = Vec::new();
+    if !clock.same_clock && report.latency_ns.samples > 0 {
+        let text = "unknown sender clock: if the sender is another host, its clock offset is part of every latency";
+        doubts.push(text.to_owned());
+    }
+    if clock.step_ns != 0 {
+        #[allow(clippy::cast_precision_loss)]
+        let step = time_ns(clock.step_ns as f64);
+        doubts.push(format!(
+            "the wall clock was stepped by {step} during the run"
+        ));
+    }
+    if report.jobs.is_empty() || !verbose && doubts.is_empty() {
         return;
     }
     page.head("timestamps");
-    let mut stamps: Vec<String> = Vec::new();
-    if !clock.tx_stamp.is_empty() {
-        stamps.push(format!("sent: {}", clock.tx_stamp));
+    if verbose {
+        let stamps = [("sent", &clock.tx_stamp), ("received", &clock.rx_stamp)];
+        let stamps = stamps.iter().filter(|(_, stamp)| !stamp.is_empty());
+        let stamps: Vec<String> = stamps
+            .map(|(end, stamp)| format!("{end}: {stamp}"))
+            .collect();
+        if !stamps.is_empty() {
+            page.item(Tone::Plain, "  stamps  ", Tone::Plain, &stamps.join("; "));
+        }
+        page.item(Tone::Plain, "  clock   ", Tone::Plain, &about(report));
     }
-    if !clock.rx_stamp.is_empty() {
-        stamps.push(format!("received: {}", clock.rx_stamp));
+    for doubt in doubts {
+        page.item(Tone::Doubt, "  ! ", Tone::Doubt, &doubt);
     }
-    if !stamps.is_empty() {
-        page.item(Tone::Plain, "  stamps  ", Tone::Plain, &stamps.join("; "));
-    }
+}
+
+/// Source and accuracy of the clock.
+fn about(report: &Report) -> String {
+    let clock = &report.clock;
     let mut facts = Vec::new();
     if !clock.source.is_empty() {
         facts.push(clock.source.clone());
@@ -145,34 +163,12 @@ pub(super) fn clock(page: &mut Page, report: &Report, verbose: bool) {
     if let Some(error) = clock.error_ns {
         facts.push(format!("latency error up to {} ns", count(error)));
     }
-    if verbose {
-        facts.push(format!("{} ns per reading", count(clock.read_cost_ns)));
-    }
+    facts.push(format!("{} ns per reading", count(clock.read_cost_ns)));
     if report.percentile_error > 0.0 {
         facts.push(format!(
             "percentile error up to {}",
             ratio(report.percentile_error)
         ));
     }
-    if !facts.is_empty() {
-        page.item(Tone::Plain, "  clock   ", Tone::Plain, &facts.join(", "));
-    }
-    if !clock.same_clock && report.latency_ns.samples > 0 {
-        page.item(
-            Tone::Doubt,
-            "  ! ",
-            Tone::Doubt,
-            "unknown sender clock: if the sender is another host, its clock offset is part of every latency",
-        );
-    }
-    if clock.step_ns != 0 {
-        #[allow(clippy::cast_precision_loss)]
-        let step = time_ns(clock.step_ns as f64);
-        page.item(
-            Tone::Doubt,
-            "  ! ",
-            Tone::Doubt,
-            &format!("the wall clock was stepped by {step} during the run"),
-        );
-    }
+    facts.join(", ")
 }

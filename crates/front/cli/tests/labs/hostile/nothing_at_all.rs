@@ -66,6 +66,9 @@ fn a_receiver_to_which_nothing_came_passes_nothing() {
 
 #[test]
 fn a_load_that_opened_nothing_passes_nothing() {
+    // Without commands that could change the rate, a rate of 0 is refused.
+    let folder = tempfile::tempdir().expect("a folder");
+    let control = folder.path().join("control").display().to_string();
     let output = run(&[
         "load",
         "--client",
@@ -74,6 +77,8 @@ fn a_load_that_opened_nothing_passes_nothing() {
         "memory:x",
         "--cps",
         "0",
+        "--control",
+        &control,
         "--duration",
         "300ms",
         "--json",

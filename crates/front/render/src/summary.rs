@@ -1,0 +1,151 @@
+//! The first lines of a report: main figures of its jobs, and what to try next.
+
+use wb_figures::{Figure, Section, Show, Value};
+use wb_model::{Limiter, Report, Verdict};
+
+use crate::{
+    figures::time_ns,
+    sections::{all, is_bad, shown},
+    text::plan,
+};
+
+/// Maximum number of jobs in a summary.
+const MOST_JOBS: usize = 3;
+
+/// A main figure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lead {
+    pub(crate) label: String,
+    pub(crate) value: String,
+    pub(crate) is_bad: bool,
+}
+
+/// Main figures of one job.
+pub(crate) struct Main {
+    pub(crate) job: String,
+    pub(crate) leads: Vec<Lead>,
+}
+
+/// Main figures of the first jobs; several jobs of streams are one.
+pub(crate) fn main_figures(report: &Report) -> Vec<Main> {
+    let all = all(report);
+    let total = all.iter().find(|section| section.is_total);
+    let is_part = |section: &&Section<'_>| {
+        let is_of_frames = ["traffic", "devices"].contains(&section.kind);
+        total.is_none() || section.is_total || !is_of_frames
+    };
+    let of = |section: &Section<'_>| Main {
+        job: section.job.to_owned(),
+        leads: leads(section),
+    };
+    let mut list: Vec<Main> = all.iter().filter(is_part).map(of).collect();
+    list.retain(|main| !main.leads.is_empty());
+    list.truncate(MOST_JOBS);
+    list
+}
+
+fn leads(section: &Section<'_>) -> Vec<Lead> {
+    let mut list = Vec::new();
+    let is_hidden = |f: &Figure<'_>| f.show == Show::Never && f.def.show != Show::Never;
+    let own = section
+        .figures
+        .iter()
+        .filter(|f| f.def.leads && f.group.is_empty());
+    for figure in own.filter(|figure| !is_hidden(figure)) {
+        // `established/s, steady`: the table of the job says when.
+        let label = figure.label.split(',').next().unwrap_or_default();
+        let mut add = |label: String, value: String, is_bad| {
+            list.push(Lead {
+                label,
+                value,
+                is_bad,
+            });
+        };
+        match figure.value {
+            Value::Unknown => {}
+            Value::Times(times, _) if times.samples == 0 => {}
+            Value::Times(times, _) => {
+                let [p50, p99] = [times.p50, times.p99].map(|ns| ns.map(|ns| ns as f64));
+                let at = |name: &str| format!("{label} {name}");
+                add(at("p50"), p50.map(time_ns).unwrap_or_default(), false);
+                add(at("p99"), p99.map(time_ns).unwrap_or_default(), false);
+            }
+            _ => add(
+                label.to_owned(),
+                shown(figure.def, &figure.value),
+                is_bad(figure.def, &figure.value),
+            ),
+        }
+    }
+    list
+}
+
+/// What the plan asked for, in one line; `None` if it needs more lines.
+pub(crate) fn asked(report: &Report) -> Option<String> {
+    let lines = plan::lines(&report.plan);
+    match lines.as_slice() {
+        [one] => Some(one.trim_start().to_owned()),
+        [one, two] => Some(format!("{}: {}", one.trim_start(), two.trim_start())),
+        _ => None,
+    }
+}
+
+/// The measured target: the URL of an HTTP load, the server of a socket test, or the interfaces.
+pub(crate) fn target(report: &Report) -> String {
+    let plan = &report.plan;
+    let urls = plan.http_jobs.iter().map(|job| job.url.to_string());
+    let servers = plan.sockets.iter().map(|job| job.control.server.clone());
+    let mut names: Vec<String> = urls.chain(servers).collect();
+    if names.is_empty() {
+        names = plan
+            .ports
+            .iter()
+            .map(|port| port.locator.to_string())
+            .collect();
+    }
+    names.dedup();
+    match names.len() {
+        0..=2 => names.join(" and "),
+        n => format!("{} and {} more", names[0], n - 1),
+    }
+}
+
+/// What to try next, as a command if possible.
+pub(crate) fn next(report: &Report) -> Option<String> {
+    let totals = &report.totals;
+    let interfaces: Vec<&str> = (report.ports.iter())
+        .map(|port| {
+            port.locator
+                .split_once(':')
+                .map_or("", |(_, interface)| interface)
+        })
+        .filter(|interface| !interface.is_empty())
+        .collect();
+    let limit = report.limited_by.to_string();
+    let is_by = |limiter: Limiter| limit.starts_with(limiter.words());
+    let (tx, rx) = match interfaces.as_slice() {
+        [tx, rx] => (tx, rx),
+        [one] if is_by(Limiter::Tester) => {
+            return Some(format!("wirebench doctor {one}: what slows this host down"));
+        }
+        _ => return None,
+    };
+    let is_trial = report.plan.procedure.is_none() && totals.received_frames.is_some();
+    match (report.verdict, totals.received_frames, totals.lost_frames) {
+        (Verdict::Incomplete, ..) => None,
+        _ if !is_trial => None,
+        (_, Some(0), _) => Some(format!(
+            "wirebench stat --path {tx},{rx} during a run: where the frames end"
+        )),
+        _ if is_by(Limiter::Tester) || is_by(Limiter::PerhapsTester) => {
+            Some(format!("wirebench doctor {tx}: what slows this host down"))
+        }
+        (_, _, Some(0)) if is_by(Limiter::Plan) => Some(format!(
+            "wirebench bench ndr --tx {tx} --rx {rx}: the highest rate without loss"
+        )),
+        (_, _, Some(_)) if is_by(Limiter::Path) || is_by(Limiter::Device) => Some(format!(
+            "wirebench bench ndr --tx {tx} --rx {rx}: the highest rate without loss"
+        )),
+        _ => None,
+    }
+}
