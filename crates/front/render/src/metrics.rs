@@ -4,7 +4,10 @@
 //! `received_frames` of `job a` is `wirebench_job_received_frames_total{job="a"}`. Times are in seconds, octets are
 //! bytes, ratios range from 0 to 1.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use prometheus_client::{
     collector::Collector,
@@ -14,10 +17,13 @@ use prometheus_client::{
 };
 use serde_json::{Map, Value};
 use wb_counters::stat_document::StatDocument;
+use wb_figures::{Kind, Section};
 use wb_model::{
     Phase, Report, Snapshot,
     timeline::{Distribution, Timeline},
 };
+
+use crate::sections;
 
 /// Media type of [`text()`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -135,6 +141,9 @@ fn families(version: &str, seen: &Seen) -> Families {
     }
     if let Some(line) = &seen.stat {
         all.stat(line);
+    }
+    if let Some(report) = &seen.report {
+        all.jobs(report);
     }
     all
 }
@@ -468,6 +477,43 @@ impl Families {
         let whole = serde_json::to_value(report).unwrap_or_default();
         for distribution in &report.distributions {
             self.distribution(distribution, sum_of(&whole, distribution));
+        }
+    }
+
+    /// All numbers of the jobs of a finished run, by their names in its CSV. Names that are known already count once.
+    fn jobs(&mut self, report: &Report) {
+        let known: BTreeSet<String> = self.0.keys().cloned().collect();
+        // Sums over jobs must not count their total, too.
+        let is_job = |section: &Section<'_>| !section.is_total || report.jobs.is_empty();
+        for section in sections::all(report).into_iter().filter(is_job) {
+            let labels = vec![("job".to_owned(), section.job.to_owned())];
+            for figure in &section.figures {
+                let def = figure.def;
+                let name = match def.unit {
+                    wb_figures::Unit::Share => {
+                        format!(
+                            "{}_{}_ratio",
+                            section.kind,
+                            def.name.trim_end_matches("_share")
+                        )
+                    }
+                    _ => format!("{}_{}", section.kind, def.name),
+                };
+                let (base, unit, _) = unit_of(&name);
+                let whole = with_unit(&base, unit.as_ref());
+                let result = whole.replacen('_', "_result_", 1);
+                let is_known = known.contains(&whole) || known.contains(&result);
+                if let Some(value) = figure.value.number().filter(|_| !is_known) {
+                    let is_counter = def.kind == Kind::Counter;
+                    self.put(
+                        &name,
+                        "of the finished run",
+                        labels.clone(),
+                        is_counter,
+                        value,
+                    );
+                }
+            }
         }
     }
 
