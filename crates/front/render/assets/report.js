@@ -70,7 +70,7 @@
         fill: s.form === "area" ? color + "40" : undefined,
         paths: s.form === "area" ? steps : undefined,
         points: s.form === "marks" ? { show: true, size: 7, fill: color } : s.form === "line" ? { fill: ink("--paper") } : { show: false },
-        value: (u, v) => v == null ? "–" : figure(v) + (p.y.unit ? " " + p.y.unit : ""),
+        value: (u, v) => v == null ? "" : figure(v) + (p.y.unit ? " " + p.y.unit : ""),
       };
     });
     const wide = (u, low, high) => {
@@ -85,7 +85,7 @@
       return least === most ? [0, 1] : [least * 1.06, most * 1.06];
     };
     return {
-      width, height: HEIGHT, padding: [null, beyond, null, null], series: [{ label: p.x.label, value: (u, v) => v == null ? "–" : meaning(p, v) }, ...series],
+      width, height: HEIGHT, padding: [null, beyond, null, null], series: [{ label: p.x.label, value: (u, v) => v == null ? "" : meaning(p, v) }, ...series],
       scales: { x: { time: false, range: wide, min: first, max: last }, y: p.y.log ? { distr: 3 } : { range: tall } },
       axes: [xAxis(p, axis, width), {
         ...axis, label: p.y.title, labelSize: 22,

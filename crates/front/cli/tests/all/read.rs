@@ -982,7 +982,8 @@ fn memory_is_bounded_on_a_long_stream() {
     }
     drop(stdin);
     assert!(child.wait().unwrap().success());
-    assert!(peak > 0 && peak < 100_000, "{peak} kB");
+    // Half of the stream; a debug binary alone has up to 80 MB in memory.
+    assert!(peak > 0 && peak < 150_000, "{peak} kB");
 }
 
 /// A question for the address of wb.test.

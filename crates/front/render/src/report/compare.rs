@@ -27,6 +27,9 @@ const NOT_COMPARED: [&str; 8] = [
 /// Maximum number of listed differences between plans.
 const MOST_LISTED: usize = 12;
 
+/// Maximum number of changes that are listed first.
+const MOST_CHANGES: usize = 10;
+
 /// Smaller relative differences are not marked, because they are not significant.
 const MARKED: f64 = 0.01;
 
@@ -198,6 +201,7 @@ fn figures(runs: &[Run]) -> Section {
         head,
         ..Table::default()
     };
+    let mut changed: Vec<(f64, Vec<Cell>)> = Vec::new();
     for (of, name, label) in names {
         let find = |list: &'_ [Metric]| list.iter().find(|m| m.of == of && m.name == name).cloned();
         let first = all.first().and_then(|list| find(list));
@@ -216,8 +220,23 @@ fn figures(runs: &[Run]) -> Section {
                 });
             }
         }
+        let is_marked = cells.iter().any(|cell| cell.mark != Mark::Plain);
+        if let Some(first) = first.filter(|_| is_marked) {
+            let others = all.iter().skip(1).filter_map(|list| find(list));
+            let shares = others.map(|own| ((own.value - first.value) / first.value).abs());
+            changed.push((shares.fold(0.0, f64::max), cells.clone()));
+        }
         table.row(cells);
     }
+    changed.sort_by(|a, b| b.0.total_cmp(&a.0));
+    changed.truncate(MOST_CHANGES);
+    let largest = changed.into_iter().map(|(_, cells)| cells);
+    section.table(Table {
+        caption: "Largest changes".to_owned(),
+        head: table.head.clone(),
+        rows: largest.collect(),
+    });
+    table.caption = "All figures".to_owned();
     section.table(table);
     let first = runs.first().map_or("the first", |run| run.name.as_str());
     section.text(match judged {
