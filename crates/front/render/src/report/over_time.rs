@@ -164,100 +164,9 @@ pub(crate) fn rises(column: Option<&Column>) -> bool {
 
 /// Plots of interfaces, probes and workers.
 pub(super) fn beside(section: &mut Section, course: &Course<'_>) {
-    let ports = course.owners("port ");
-    let of_ports = |names: &[&str], factor: f64| -> Vec<Series> {
-        let mut series = Vec::new();
-        for of in &ports {
-            for name in names {
-                if rises(course.column(of, name)) {
-                    let called = format!("{}: {name}", short(of));
-                    series.extend(course.rate_of(of, name, &called, factor));
-                }
-            }
-        }
-        series
-    };
-    let packets = of_ports(&["rx_packets", "tx_packets"], 1.0);
-    let y = Y::new("rate", "pps");
-    section.plot(
-        course
-            .plot(
-                "interfaces",
-                "Packets counted by the interfaces",
-                y.clone(),
-                packets,
-            )
-            .map(Plot::joined),
-    );
-    let bits = of_ports(&["rx_bytes", "tx_bytes"], 8.0);
-    section.plot(
-        course
-            .plot(
-                "interface-bits",
-                "Throughput of the interfaces, without FCS",
-                Y::new("rate", "bit/s"),
-                bits,
-            )
-            .map(Plot::joined),
-    );
-    let known = ["rx_packets", "tx_packets", "rx_bytes", "tx_bytes"];
-    let mut trouble: Vec<&str> = Vec::new();
-    for column in course
-        .timeline
-        .columns
-        .iter()
-        .filter(|c| c.of.starts_with("port "))
-    {
-        let name = column.name.as_str();
-        if !known.contains(&name) && !trouble.contains(&name) {
-            trouble.push(name);
-        }
-    }
-    let trouble = of_ports(&trouble, 1.0);
-    section.plot(
-        course
-            .plot(
-                "interface-trouble",
-                "Drops and errors of the interfaces",
-                y,
-                trouble,
-            )
-            .map(Plot::joined),
-    );
+    interfaces(section, course);
     for of in course.owners("probe ") {
-        let columns = course
-            .timeline
-            .columns
-            .iter()
-            .filter(|c| c.of == of && rises(Some(c)));
-        let (counts, levels): (Vec<&Column>, Vec<&Column>) = columns.partition(|c| c.counter);
-        let steepest = |list: Vec<&Column>| -> Vec<String> {
-            let end = |c: &Column| c.values.iter().flatten().fold(0.0, |a: f64, b| a.max(*b));
-            let mut list: Vec<&Column> = list;
-            list.sort_by(|a, b| end(b).total_cmp(&end(a)));
-            list.into_iter().map(|c| c.name.clone()).collect()
-        };
-        let rates: Vec<Series> = steepest(counts)
-            .iter()
-            .filter_map(|name| course.rate_of(of, name, name, 1.0))
-            .collect();
-        let probe = short(of);
-        let y = Y::new("rate", "/s");
-        section.plot(course.plot(
-            &format!("probe-{probe}"),
-            &format!("Probe {probe}: counters"),
-            y,
-            rates,
-        ));
-        let levels: Vec<Series> = steepest(levels)
-            .iter()
-            .filter_map(|name| course.level_of(of, name, name))
-            .collect();
-        let (name, title) = (
-            format!("probe-{probe}-levels"),
-            format!("Probe {probe}: values"),
-        );
-        section.plot(course.plot(&name, &title, Y::new("value", ""), levels));
+        probe(section, course, of);
     }
     let busy = course.owners("worker ");
     let busy: Vec<Series> = busy
@@ -270,5 +179,73 @@ pub(super) fn beside(section: &mut Section, course: &Course<'_>) {
         "Busy share of each worker",
         Y::new("busy", "%"),
         busy,
+    ));
+}
+
+/// Frames and bits of all interfaces, and their other counters.
+fn interfaces(section: &mut Section, course: &Course<'_>) {
+    const FRAMES: [&str; 2] = ["rx_packets", "tx_packets"];
+    const BYTES: [&str; 2] = ["rx_bytes", "tx_bytes"];
+    let ports = course.owners("port ");
+    let mut add = |name: &str, title: &str, unit: &str, counters: &[&str], factor: f64| {
+        let each = ports
+            .iter()
+            .flat_map(|of| counters.iter().map(move |name| (*of, *name)));
+        let rises = each.filter(|(of, name)| rises(course.column(of, name)));
+        let series: Vec<Series> = rises
+            .filter_map(|(of, name)| {
+                let called = format!("{}: {name}", short(of));
+                course.rate_of(of, name, &called, factor)
+            })
+            .collect();
+        let plot = course.plot(name, title, Y::new("rate", unit), series);
+        section.plot(plot.map(Plot::joined));
+    };
+    let mut trouble: Vec<&str> = Vec::new();
+    for column in &course.timeline.columns {
+        let name = column.name.as_str();
+        let is_known = FRAMES.contains(&name) || BYTES.contains(&name) || trouble.contains(&name);
+        if column.of.starts_with("port ") && !is_known {
+            trouble.push(name);
+        }
+    }
+    let title = "Packets counted by the interfaces";
+    add("interfaces", title, "pps", &FRAMES, 1.0);
+    let title = "Throughput of the interfaces, without FCS";
+    add("interface-bits", title, "bit/s", &BYTES, 8.0);
+    let title = "Drops and errors of the interfaces";
+    add("interface-trouble", title, "pps", &trouble, 1.0);
+}
+
+/// Counters and values of one probe, the steepest first.
+fn probe(section: &mut Section, course: &Course<'_>, of: &str) {
+    let columns = course.timeline.columns.iter();
+    let columns = columns.filter(|c| c.of == of && rises(Some(c)));
+    let (counts, levels): (Vec<&Column>, Vec<&Column>) = columns.partition(|c| c.counter);
+    let steepest = |mut list: Vec<&Column>| -> Vec<String> {
+        let end = |c: &Column| c.values.iter().flatten().fold(0.0, |a: f64, b| a.max(*b));
+        list.sort_by(|a, b| end(b).total_cmp(&end(a)));
+        list.into_iter().map(|c| c.name.clone()).collect()
+    };
+    let rates: Vec<Series> = steepest(counts)
+        .iter()
+        .filter_map(|name| course.rate_of(of, name, name, 1.0))
+        .collect();
+    let levels: Vec<Series> = steepest(levels)
+        .iter()
+        .filter_map(|name| course.level_of(of, name, name))
+        .collect();
+    let probe = short(of);
+    section.plot(course.plot(
+        &format!("probe-{probe}"),
+        &format!("Probe {probe}: counters"),
+        Y::new("rate", "/s"),
+        rates,
+    ));
+    section.plot(course.plot(
+        &format!("probe-{probe}-levels"),
+        &format!("Probe {probe}: values"),
+        Y::new("value", ""),
+        levels,
     ));
 }

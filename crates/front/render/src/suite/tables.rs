@@ -753,143 +753,17 @@ fn reset(r: &SuiteResult) -> Option<String> {
 /// Notes below the tables of a test.
 fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<String> {
     let mut notes = Vec::new();
-    let both = results.iter().any(|r| r.directions > 1);
     if test == SuiteTest::Throughput && frames(results) && !results.is_empty() {
-        let known = results.iter().any(|r| r.theoretical_fps.is_some());
-        let what = if known {
-            "theoretical and throughput"
-        } else {
-            "throughput"
-        };
-        let of = if both { " and direction" } else { "" };
-        notes.push(format!(
-            "{what}: frames per second{of}; L1: with FCS, preamble and gap; L2: with FCS"
-        ));
+        notes.push(throughput_columns(results));
     }
-    let ceilings: Vec<String> = results
-        .iter()
-        .filter(|r| frames(&[r]) && r.burst.is_none())
-        .filter_map(|r| {
-            let most = r.tester_ceiling_fps.or(r.tester_ceiling)?;
-            Some(format!("{} {}", subject(r), figure(most)))
-        })
-        .collect();
-    if test == SuiteTest::Throughput && !ceilings.is_empty() {
-        notes.push(format!(
-            "tester ceiling without the device, fps: {}",
-            ceilings.join(", ")
-        ));
-    }
-    let mut list = |what: &str, names: Vec<String>| {
-        if !names.is_empty() {
-            notes.push(format!("{what}: {}", names.join(", ")));
-        }
-    };
-    let named = |is: &dyn Fn(&SuiteResult) -> bool| -> Vec<String> {
-        let own = results.iter().filter(|r| is(r));
-        own.map(|r| subject(r)).collect()
-    };
-    list(
-        "not confirmed by a full-length trial",
-        named(&|r| {
-            let searched = searches(r.test);
-            searched && r.limit.is_some() && !r.confirmed
-        }),
-    );
-    for (what, word) in [
-        ("lower bound, as the plan ends at this load", "plan"),
-        (
-            "lower bound, as the time or the number of trials ran out",
-            "time",
-        ),
-    ] {
-        let is_so =
-            |r: &SuiteResult| searches(r.test) && r.limit.is_some() && limited_by(r) == word;
-        list(what, named(&is_so));
-    }
+    notes.extend(limit_notes(test, results));
     match test {
-        SuiteTest::Throughput | SuiteTest::Ndr => {
-            for r in results {
-                let irregular = r.mlr.as_ref().and_then(|mlr| mlr.irregular.as_ref());
-                notes.extend(irregular.map(|why| format!("{}: irregular: {why}", subject(r))));
-            }
-            if results.iter().any(|r| r.mlr.is_some()) {
-                notes.push(format!(
-                    "lower bound: the largest load that met the goal; conditional: forwarding rate at that load, in \
-                     {}",
-                    results.first().map_or("fps", |r| r.unit.as_str())
-                ));
-            }
-            let repeats = report.plan.suite().map_or(0, |s| s.search.repeats);
-            if test == SuiteTest::Throughput && repeats > 0 {
-                notes.push(format!(
-                    "loss verification: each load passed in at least one of {} trials",
-                    u64::from(repeats) + 1
-                ));
-            }
-        }
-        SuiteTest::Latency => {
-            let mut definitions: Vec<String> = Vec::new();
-            for (_, row) in rows(results) {
-                let text = format!("{}, stamps: {}", row.definition, row.stamp_source);
-                if !row.definition.is_empty() && !definitions.contains(&text) {
-                    definitions.push(text);
-                }
-            }
-            notes.extend(definitions);
-            if !rows(results).is_empty() {
-                notes.push(
-                    "typical and worst case (RFC 8219): median over all streams of p50 and of p99.9; load: share of \
-                     the throughput"
-                        .to_owned(),
-                );
-            }
-        }
-        SuiteTest::Loss => {
-            let first = results.iter().filter_map(|r| {
-                let most = r.maximum.or(r.curve.first().map(|row| row.offered))?;
-                Some(format!("{} {}", subject(r), load(most, &r.unit)))
-            });
-            let first: Vec<String> = first.collect();
-            if !first.is_empty() {
-                notes.push(format!("load 100 %: {}", first.join(", ")));
-            }
-        }
-        SuiteTest::Impact => {
-            let first = results.iter().filter_map(|r| Some((r, r.maximum?)));
-            let first: Vec<String> = first
-                .map(|(r, most)| format!("{} {}", subject(r), load(most, &r.unit)))
-                .collect();
-            if !first.is_empty() {
-                notes.push(format!("load 100 %: {}", first.join(", ")));
-            }
-            for (r, row) in results
-                .iter()
-                .flat_map(|r| r.impact.iter().map(move |row| (r, row)))
-            {
-                if !row.void.is_empty() {
-                    let at = ratio(row.load_pct / 100.0);
-                    notes.push(format!("{} at {at}: void: {}", subject(r), row.void));
-                }
-                let rose: Vec<String> = row
-                    .rose
-                    .iter()
-                    .filter(|(_, n)| **n > 0)
-                    .map(|(name, n)| format!("{name} {}", count(*n)))
-                    .collect();
-                if !rose.is_empty() {
-                    let at = ratio(row.load_pct / 100.0);
-                    notes.push(format!(
-                        "{} at {at}: counters rose: {}",
-                        subject(r),
-                        rose.join(", ")
-                    ));
-                }
-            }
-            notes.push("these trials do not measure throughput".to_owned());
-        }
+        SuiteTest::Throughput | SuiteTest::Ndr => notes.extend(search_notes(report, test, results)),
+        SuiteTest::Latency => notes.extend(latency_notes(results)),
+        SuiteTest::Loss => notes.extend(whole_load(results)),
+        SuiteTest::Impact => notes.extend(impact_notes(results)),
         SuiteTest::Mfr => {
-            let both = match both {
+            let both = match results.iter().any(|r| r.directions > 1) {
                 true => "; rates are per direction",
                 false => "",
             };
@@ -898,44 +772,163 @@ fn notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<Stri
                  offered load{both}"
             ));
         }
-        SuiteTest::B2b => {
-            for (name, b) in measured(results) {
-                let under = format!(
-                    "{}: {} with a resolution of {}, bursts of up to {} at {}{}",
-                    size(&name),
-                    counted(b.lengths.len(), "search", "searches"),
-                    counted(count(b.resolution), "frame", "frames"),
-                    count(b.longest),
-                    load(b.burst_fps, "fps"),
-                    b.throughput_fps.map_or_else(String::new, |fps| {
-                        format!(", throughput {}", load(fps, "fps"))
-                    })
-                );
-                notes.push(under);
-            }
-        }
+        SuiteTest::B2b => notes.extend(
+            measured(results)
+                .iter()
+                .map(|(name, b)| burst_note(name, b)),
+        ),
         SuiteTest::Recovery => {
             if results.iter().any(|r| r.recovery.is_some()) {
                 notes.push("time from halving the overload to the last lost frame".to_owned());
             }
         }
         SuiteTest::Reset => notes.extend(results.iter().filter_map(|r| reset(r))),
-        SuiteTest::Y1564 => {
-            for step in results.iter().flat_map(|r| &r.steps).filter(|s| !s.passed) {
-                notes.push(format!("{} {}: {}", step.service, step.step, step.reason));
-            }
-            notes.push(
-                "rates at layer 2 with FCS; variation: longest minus shortest delay".to_owned(),
-            );
-            let steps = || results.iter().flat_map(|r| &r.steps);
-            if steps().any(|step| step.availability.is_some()) {
-                notes.push(
-                    "available: until 10 consecutive seconds lose more than 50 % each, and again after 10 consecutive \
-                     other seconds (Y.1563)"
-                        .to_owned(),
-                );
-            }
+        SuiteTest::Y1564 => notes.extend(service_notes(results)),
+    }
+    notes
+}
+
+fn throughput_columns(results: &[&SuiteResult]) -> String {
+    let what = match results.iter().any(|r| r.theoretical_fps.is_some()) {
+        true => "theoretical and throughput",
+        false => "throughput",
+    };
+    let of = match results.iter().any(|r| r.directions > 1) {
+        true => " and direction",
+        false => "",
+    };
+    format!("{what}: frames per second{of}; L1: with FCS, preamble and gap; L2: with FCS")
+}
+
+/// `WHAT: RESULT, RESULT`; none without results.
+fn listed(what: &str, names: Vec<String>) -> Option<String> {
+    (!names.is_empty()).then(|| format!("{what}: {}", names.join(", ")))
+}
+
+/// Limits of the tester, and limits that are lower bounds.
+fn limit_notes(test: SuiteTest, results: &[&SuiteResult]) -> Vec<String> {
+    let named = |is: &dyn Fn(&SuiteResult) -> bool| -> Vec<String> {
+        let own = results.iter().filter(|r| is(r));
+        own.map(|r| subject(r)).collect()
+    };
+    let ceilings = results
+        .iter()
+        .filter(|r| test == SuiteTest::Throughput && frames(&[r]) && r.burst.is_none())
+        .filter_map(|r| {
+            let most = r.tester_ceiling_fps.or(r.tester_ceiling)?;
+            Some(format!("{} {}", subject(r), figure(most)))
+        });
+    let ceilings = listed("tester ceiling without the device, fps", ceilings.collect());
+    let is_limit = |r: &SuiteResult| searches(r.test) && r.limit.is_some();
+    let unconfirmed = listed(
+        "not confirmed by a full-length trial",
+        named(&|r| is_limit(r) && !r.confirmed),
+    );
+    let by_plan = listed(
+        "lower bound, as the plan ends at this load",
+        named(&|r| is_limit(r) && limited_by(r) == "plan"),
+    );
+    let by_time = listed(
+        "lower bound, as the time or the number of trials ran out",
+        named(&|r| is_limit(r) && limited_by(r) == "time"),
+    );
+    let all = [ceilings, unconfirmed, by_plan, by_time];
+    all.into_iter().flatten().collect()
+}
+
+fn search_notes(report: &Report, test: SuiteTest, results: &[&SuiteResult]) -> Vec<String> {
+    let irregular = results.iter().filter_map(|r| {
+        let why = r.mlr.as_ref()?.irregular.as_ref()?;
+        Some(format!("{}: irregular: {why}", subject(r)))
+    });
+    let mut notes: Vec<String> = irregular.collect();
+    if results.iter().any(|r| r.mlr.is_some()) {
+        notes.push(format!(
+            "lower bound: the largest load that met the goal; conditional: forwarding rate at that load, in {}",
+            results.first().map_or("fps", |r| r.unit.as_str())
+        ));
+    }
+    let repeats = report.plan.suite().map_or(0, |s| s.search.repeats);
+    if test == SuiteTest::Throughput && repeats > 0 {
+        notes.push(format!(
+            "loss verification: each load passed in at least one of {} trials",
+            u64::from(repeats) + 1
+        ));
+    }
+    notes
+}
+
+fn latency_notes(results: &[&SuiteResult]) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for (_, row) in rows(results) {
+        let text = format!("{}, stamps: {}", row.definition, row.stamp_source);
+        if !row.definition.is_empty() && !notes.contains(&text) {
+            notes.push(text);
         }
+    }
+    if !rows(results).is_empty() {
+        notes.push(
+            "typical and worst case (RFC 8219): median over all streams of p50 and of p99.9; load: share of the \
+             throughput"
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+/// The load that counts as 100 %.
+fn whole_load(results: &[&SuiteResult]) -> Option<String> {
+    let of = |r: &&SuiteResult| {
+        let most = r.maximum.or(r.curve.first().map(|row| row.offered))?;
+        Some(format!("{} {}", subject(r), load(most, &r.unit)))
+    };
+    listed("load 100 %", results.iter().filter_map(of).collect())
+}
+
+fn impact_notes(results: &[&SuiteResult]) -> Vec<String> {
+    let mut notes: Vec<String> = whole_load(results).into_iter().collect();
+    for r in results {
+        for row in &r.impact {
+            let at = format!("{} at {}", subject(r), ratio(row.load_pct / 100.0));
+            if !row.void.is_empty() {
+                notes.push(format!("{at}: void: {}", row.void));
+            }
+            let rose = row.rose.iter().filter(|(_, n)| **n > 0);
+            let rose = rose.map(|(name, n)| format!("{name} {}", count(*n)));
+            notes.extend(listed(&format!("{at}: counters rose"), rose.collect()));
+        }
+    }
+    notes.push("these trials do not measure throughput".to_owned());
+    notes
+}
+
+fn burst_note(name: &str, b: &BurstResult) -> String {
+    let throughput = b.throughput_fps.map_or_else(String::new, |fps| {
+        format!(", throughput {}", load(fps, "fps"))
+    });
+    format!(
+        "{}: {} with a resolution of {}, bursts of up to {} at {}{throughput}",
+        size(name),
+        counted(b.lengths.len(), "search", "searches"),
+        counted(count(b.resolution), "frame", "frames"),
+        count(b.longest),
+        load(b.burst_fps, "fps"),
+    )
+}
+
+fn service_notes(results: &[&SuiteResult]) -> Vec<String> {
+    let steps = || results.iter().flat_map(|r| &r.steps);
+    let failed = steps().filter(|step| !step.passed);
+    let mut notes: Vec<String> = failed
+        .map(|step| format!("{} {}: {}", step.service, step.step, step.reason))
+        .collect();
+    notes.push("rates at layer 2 with FCS; variation: longest minus shortest delay".to_owned());
+    if steps().any(|step| step.availability.is_some()) {
+        notes.push(
+            "available: until 10 consecutive seconds lose more than 50 % each, and again after 10 consecutive other \
+             seconds (Y.1563)"
+                .to_owned(),
+        );
     }
     notes
 }
