@@ -263,6 +263,22 @@ mod tests {
     }
 
     #[test]
+    fn segments_that_were_sent_again_are_judged_together() {
+        let mut job = LoadJobReport::default();
+        for (name, n) in [
+            ("syn_again", 1),
+            ("data_again", 2),
+            ("fast_again", 2),
+            ("fin_again", 3),
+        ] {
+            job.counters.insert(name.to_owned(), n);
+        }
+        assert_eq!(judged("retransmissions<=6", &job), (Some(6.0), true));
+        let jobs = [job.clone(), job];
+        assert_eq!(judged_of("retransmissions<=6", &jobs), (Some(12.0), false));
+    }
+
+    #[test]
     fn rates_are_those_of_the_duration() {
         let phase = |phase: &str, established, responses, open| {
             let mut report = LoadPhaseReport {

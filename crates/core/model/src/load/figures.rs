@@ -90,6 +90,8 @@ static MORE: &[Field<LoadJobReport>] = fields!(LoadJobReport:
     derived!("unsent_share", "unsent", Unit::Share, |j| j.unsent()).judged(&["unsent"]).bad().show(Show::Never),
     derived!("duplicates", "duplicates", Unit::Share, |j| share(j.totals.duplicate_responses, j.awaited()).into())
         .judged(&["duplicates"]).bad().show(Show::Never),
+    derived!("retransmissions", "retransmitted segments", Unit::Count("segments"), |j| j.retransmissions().into())
+        .bad().show(Show::IfAny).note(|_| "SYN, data and FIN".to_owned()),
     counter!(counters, "counters", Unit::None).show(Show::Details),
 );
 
@@ -287,6 +289,13 @@ impl LoadJobReport {
             of(self.unsent_connections, self.totals.attempted_connections),
             of(self.unsent_requests, self.totals.requests),
         )
+    }
+
+    /// Segments of TCP that were sent again.
+    fn retransmissions(&self) -> u64 {
+        let counters = ["syn_again", "data_again", "fin_again"];
+        let counters = counters.iter().filter_map(|name| self.counters.get(*name));
+        counters.fold(0, |sum, n| sum.saturating_add(*n))
     }
 
     /// Completed connections that closed early.
