@@ -132,10 +132,12 @@ fn known(kind: JobKind, section: &Section<'_>) -> Vec<Known> {
                     add(name, Form::Time, true);
                 }
             }
-            _ if def.judged.is_empty() => add(def.name.to_owned(), def.unit.into(), false),
             _ => {
                 let names = def.judged.iter();
                 names.for_each(|name| add((*name).to_owned(), def.unit.into(), true));
+                if !def.judged.contains(&def.name) {
+                    add(def.name.to_owned(), def.unit.into(), false);
+                }
             }
         }
     }
@@ -157,11 +159,18 @@ pub(crate) fn is_load(name: &str) -> bool {
     form(name) == Some(Form::Load)
 }
 
+/// Returns true if the metric is a figure that no table declares for criteria.
+#[must_use]
+pub fn is_plain(name: &str) -> bool {
+    let mut same = CATALOG.iter().filter(|known| known.name == name).peekable();
+    same.peek().is_some() && same.all(|known| !known.is_declared)
+}
+
 /// Returns true if jobs of the kind have a figure of this name that no table declares for criteria. The plan decides
 /// about the declared ones.
 pub(crate) fn is_plain_figure(kind: JobKind, name: &str) -> bool {
-    let mut same = CATALOG.iter().filter(|known| known.name == name);
-    same.clone().all(|known| !known.is_declared) && same.any(|known| known.kind == kind)
+    let is_of_kind = |known: &Known| known.kind == kind && known.name == name;
+    is_plain(name) && CATALOG.iter().any(is_of_kind)
 }
 
 /// Value to compare with.
@@ -372,9 +381,19 @@ impl FromStr for Criterion {
                 limit: number(limit)?,
             });
         }
+        // As reports print it: `p99.9`.
+        let label = Summary::PERCENTILES.iter().find(|(_, label, _)| {
+            let rest = name.strip_suffix(label);
+            label.contains('.')
+                && rest.is_some_and(|rest| !rest.ends_with(|c: char| c.is_alphanumeric()))
+        });
+        let name = &match label {
+            Some((own, label, _)) => name.trim_end_matches(label).to_owned() + own,
+            None => name.to_owned(),
+        };
         let (whose, name) = match name.rsplit_once('.') {
             Some((whose, name)) => (Some(whose), name),
-            None => (None, name),
+            None => (None, name.as_str()),
         };
         let kind_of = |word: &str| JobKind::ALL.into_iter().find(|kind| kind.name() == word);
         let (kind, job) = match whose {
@@ -481,6 +500,10 @@ mod tests {
             "loss<=0.001".parse::<Criterion>().unwrap().to_string(),
             "loss<=0.1%"
         );
+        for text in ["p99.9<=1ms", "load.connect_p99.99<=1ms", "web.p99.999<=1ms"] {
+            let printed = text.parse::<Criterion>().unwrap().to_string();
+            assert_eq!(printed, text.replacen("p99.", "p99", 1));
+        }
         assert_eq!(
             "ndr>=1.5mpps".parse::<Criterion>().unwrap().to_string(),
             "ndr>=1500000"
@@ -530,6 +553,7 @@ mod tests {
     fn figures_are_metrics_by_their_names() {
         for (text, kind) in [
             ("no_tuple<=0", JobKind::Load),
+            ("rx_pps>=1", JobKind::Load),
             ("retried<=0", JobKind::Http),
             ("buffer_waits<=0", JobKind::Capture),
             ("late_frames<=1k", JobKind::Traffic),

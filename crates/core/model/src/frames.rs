@@ -75,6 +75,14 @@ static JUDGED: &[Field<Frames>] = fields!(Frames:
     Field::<S>::distribution("latency_ns", "latency", |f| (&f.latency_ns).into()).judged(&[""]),
 );
 
+/// Returns true if the name is that of a count or rate of frames.
+pub(crate) fn is_figure(name: &str) -> bool {
+    let totals = FRAME_TOTALS.iter().map(|field| field.def.name);
+    totals
+        .chain(RATES.iter().map(|field| field.def.name))
+        .any(|own| own == name)
+}
+
 impl Measured for Frames {
     fn section(&self) -> Section<'_> {
         Section::new("frames", "Frames", "all", String::new())

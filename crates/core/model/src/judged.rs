@@ -123,7 +123,8 @@ impl Plan {
             Some(JobKind::Probe) => true,
             _ => {
                 let declared = || plan.measured_by(*kind).1.contains(metric);
-                plan.has_unit(criterion) && declared() || is_plain_figure(*kind, metric)
+                let plain = || is_plain_figure(*kind, metric) && plan.has_figure(*kind, metric);
+                plan.has_unit(criterion) && declared() || plain()
             }
         };
         let who: Vec<JobKind> = meant
@@ -152,6 +153,44 @@ impl Plan {
             .is_some_and(|suite| suite.of == Quantity::Frames);
         let is_number = matches!(criterion.limit, CriterionLimit::Number(_));
         is_number || is_of_frames || !is_load(&criterion.metric)
+    }
+
+    /// Returns true if the jobs of a kind measure a figure of frames; figures of other things are always measured.
+    fn has_figure(&self, kind: JobKind, name: &str) -> bool {
+        let begins = |words: &[&str]| words.iter().any(|word| name.starts_with(word));
+        if !crate::frames::is_figure(name) {
+            return kind != JobKind::Socket;
+        }
+        let (sends, receives, numbered) = match kind {
+            JobKind::Traffic => {
+                let streams = || self.traffic.iter().flat_map(|j| &j.streams);
+                let sends = self.traffic.iter().any(|j| j.tx.is_some());
+                let receives = self.traffic.iter().any(|j| j.rx.is_some());
+                (sends, receives, !sends || streams().any(is_tagged))
+            }
+            JobKind::Devices => (!self.devices.is_empty(), !self.watches.is_empty(), true),
+            JobKind::Load => (true, true, false),
+            _ => return false,
+        };
+        let is_trial = kind != JobKind::Load;
+        if begins(&["offered_", "refused_"]) {
+            return sends;
+        }
+        if begins(&["intended_frames", "unsent_"]) {
+            return sends && is_trial;
+        }
+        if begins(&["lost_"]) {
+            return receives && is_trial;
+        }
+        if begins(&["duplicate_", "reordered_"]) {
+            return receives && numbered;
+        }
+        let is_stream = kind == JobKind::Traffic && receives;
+        match name {
+            "late_frames" => is_stream && sends && numbered,
+            "head_frames" => is_stream && !sends,
+            _ => begins(&["received_", "foreign_", "rx_dropped_"]) && receives,
+        }
     }
 
     pub(crate) fn check_criteria(&self, found: &mut Findings) {
@@ -257,14 +296,17 @@ impl Plan {
     fn traffic_measures(&self) -> (&'static str, Vec<String>) {
         let sends = self.traffic.iter().any(|j| j.tx.is_some());
         let receives = self.traffic.iter().any(|j| j.rx.is_some());
-        let tagged = |s: &Stream| s.replay.is_none() && s.tag != TagKind::None;
         let mut streams = self.traffic.iter().flat_map(|j| &j.streams);
-        if sends && receives && !streams.any(tagged) {
+        if sends && receives && !streams.any(is_tagged) {
             let measured = names(&["unsent", "loss", "lost", "pps", "bps"]);
             return ("a trial without tags", measured);
         }
         measures_frames(sends, receives, "a trial")
     }
+}
+
+fn is_tagged(stream: &Stream) -> bool {
+    stream.replay.is_none() && stream.tag != TagKind::None
 }
 
 fn measures_frames(sends: bool, receives: bool, both: &'static str) -> (&'static str, Vec<String>) {
@@ -478,33 +520,39 @@ mod tests {
             (
                 "load",
                 load(),
-                &["failed<=0%", "p99<=1ms"],
-                &["reordered<=0%"],
+                &["failed<=0%", "p99<=1ms", "offered_frames>=1", "no_tuple<=0"],
+                &["reordered<=0%", "late_frames<=0", "lost_frames<=0"],
             ),
             ("socket", socket(), &[], &["loss<=0%", "p99<=1ms"]),
             (
                 "tx",
                 traffic(true, false, own),
-                &["unsent<=0%"],
-                &["loss<=0%", "max<=1ms"],
+                &["unsent<=0%", "unsent_frames<=0"],
+                &["loss<=0%", "max<=1ms", "received_frames>=1"],
             ),
             (
                 "rx",
                 traffic(false, true, own),
-                &["loss<=0%", "p50<=1ms"],
-                &["unsent<=0%"],
+                &["loss<=0%", "p50<=1ms", "head_frames<=0"],
+                &["unsent<=0%", "offered_frames>=1", "late_frames<=0"],
             ),
             (
                 "trial",
                 traffic(true, true, own),
-                &["loss<=0%", "reordered<=0%", "mean<=1ms", "unsent<=0%"],
-                &["failed<=0%"],
+                &[
+                    "loss<=0%",
+                    "reordered<=0%",
+                    "mean<=1ms",
+                    "unsent<=0%",
+                    "late_frames<=0",
+                ],
+                &["failed<=0%", "head_frames<=0", "largest_catch_up_frames<=9"],
             ),
             (
                 "untagged",
                 traffic(true, true, TagKind::None),
-                &["loss<=0%", "unsent<=0%"],
-                &["p99<=1ms", "duplicates<=0%"],
+                &["loss<=0%", "unsent<=0%", "lost_frames<=0"],
+                &["p99<=1ms", "duplicates<=0%", "duplicate_frames<=0"],
             ),
         ] {
             let refused = |criterion: &str| match plan(run.clone(), criterion).validate() {

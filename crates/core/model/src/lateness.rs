@@ -317,8 +317,10 @@ pub fn judge_lateness(lateness: &Lateness, charge: &Charge) -> Option<String> {
         Charge::Load { intended, offered } => {
             let unsent = intended.saturating_sub(offered);
             let missed = lateness.missed_departures.min(unsent);
-            (missed > 0 && missed as f64 > intended as f64 * MISSED)
-                .then(|| format!("{} of {} intended not sent", count(missed), count(intended)))
+            (missed > 0 && missed as f64 > intended as f64 * MISSED).then(|| {
+                let (missed, all) = (count(missed), count(intended));
+                format!("{missed} of {all} intended were due in a stall and never sent")
+            })
         }
     };
     why.map(|why| format!("{WAS_LATE} ({}): {why}", lateness.account()))

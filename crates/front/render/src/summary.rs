@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Maximum number of jobs in a summary.
-const MOST_JOBS: usize = 3;
+const MOST_JOBS: usize = 4;
 
 /// A main figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,11 +34,17 @@ pub(crate) fn main_figures(report: &Report) -> Vec<Main> {
         let is_of_frames = ["traffic", "devices"].contains(&section.kind);
         total.is_none() || section.is_total || !is_of_frames
     };
+    // The points of a sweep are rows of a table.
+    let is_point = |section: &&Section<'_>| !section.parameters.is_empty();
     let of = |section: &Section<'_>| Main {
         job: section.job.to_owned(),
         leads: leads(section),
     };
-    let mut list: Vec<Main> = all.iter().filter(is_part).map(of).collect();
+    let mut list: Vec<Main> = all
+        .iter()
+        .filter(|section| is_part(section) && !is_point(section))
+        .map(of)
+        .collect();
     list.retain(|main| !main.leads.is_empty());
     list.truncate(MOST_JOBS);
     list
@@ -113,39 +119,36 @@ pub(crate) fn target(report: &Report) -> String {
 /// What to try next, as a command if possible.
 pub(crate) fn next(report: &Report) -> Option<String> {
     let totals = &report.totals;
-    let interfaces: Vec<&str> = (report.ports.iter())
-        .map(|port| {
-            port.locator
-                .split_once(':')
-                .map_or("", |(_, interface)| interface)
-        })
-        .filter(|interface| !interface.is_empty())
+    let ports: Vec<String> = (report.plan.ports.iter())
+        .map(|port| port.locator.to_string())
         .collect();
+    let [tx, rx] = ports.as_slice() else {
+        return None;
+    };
+    let is_interface = |port: &String| !["memory:", "file:"].iter().any(|k| port.starts_with(k));
+    let is_trial = report.plan.procedure.is_none() && totals.received_frames.is_some();
+    if !is_trial || !is_interface(tx) || !is_interface(rx) {
+        return None;
+    }
     let limit = report.limited_by.to_string();
     let is_by = |limiter: Limiter| limit.starts_with(limiter.words());
-    let (tx, rx) = match interfaces.as_slice() {
-        [tx, rx] => (tx, rx),
-        [one] if is_by(Limiter::Tester) => {
-            return Some(format!("wirebench doctor {one}: what slows this host down"));
-        }
-        _ => return None,
-    };
-    let is_trial = report.plan.procedure.is_none() && totals.received_frames.is_some();
+    let interface = |port: &str| port.split_once(':').map_or(port, |(_, own)| own).to_owned();
+    let search = format!("wirebench bench ndr --tx {tx} --rx {rx}: the highest rate without loss");
     match (report.verdict, totals.received_frames, totals.lost_frames) {
         (Verdict::Incomplete, ..) => None,
-        _ if !is_trial => None,
         (_, Some(0), _) => Some(format!(
-            "wirebench stat --path {tx},{rx} during a run: where the frames end"
+            "wirebench stat --path {},{} during a run: where the frames end",
+            interface(tx),
+            interface(rx)
         )),
-        _ if is_by(Limiter::Tester) || is_by(Limiter::PerhapsTester) => {
-            Some(format!("wirebench doctor {tx}: what slows this host down"))
+        (Verdict::Invalid, ..) if is_by(Limiter::Tester) || is_by(Limiter::PerhapsTester) => {
+            Some(format!(
+                "wirebench doctor {}: what slows this host down",
+                interface(tx)
+            ))
         }
-        (_, _, Some(0)) if is_by(Limiter::Plan) => Some(format!(
-            "wirebench bench ndr --tx {tx} --rx {rx}: the highest rate without loss"
-        )),
-        (_, _, Some(_)) if is_by(Limiter::Path) || is_by(Limiter::Device) => Some(format!(
-            "wirebench bench ndr --tx {tx} --rx {rx}: the highest rate without loss"
-        )),
+        (Verdict::Pass | Verdict::Completed, _, Some(0)) if is_by(Limiter::Plan) => Some(search),
+        (_, _, Some(1..)) if is_by(Limiter::Path) || is_by(Limiter::Device) => Some(search),
         _ => None,
     }
 }

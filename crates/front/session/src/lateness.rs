@@ -4,7 +4,7 @@
 
 use wb_model::{
     Charge, Lateness, LatenessReport, Totals,
-    criteria::{Bound, CriterionLimit},
+    criteria::{Bound, CriterionLimit, is_plain},
     judge_lateness,
 };
 
@@ -76,8 +76,9 @@ impl Trial<'_> {
     fn is_about_the_load(&self, judged: &Judged) -> bool {
         let metric = judged.criterion.metric.as_str();
         let is_carried = RATES.contains(&metric) || metric == "open";
+        let is_carried = is_carried || is_plain(metric);
         let asked_for =
-            metric == "unsent" || is_carried && judged.criterion.bound == Bound::AtLeast;
+            metric.starts_with("unsent") || is_carried && judged.criterion.bound == Bound::AtLeast;
         asked_for || judged.report.measured.is_none() || self.offered == 0
     }
 
@@ -89,7 +90,9 @@ impl Trial<'_> {
         let measured = judged.report.measured?;
         let limit = criterion.limit.as_f64();
         if criterion.bound == Bound::AtLeast {
-            let is_rate = RATES.contains(&criterion.metric.as_str());
+            // A count of what was carried falls as its rate does.
+            let metric = criterion.metric.as_str();
+            let is_rate = RATES.contains(&metric) || is_plain(metric);
             return self
                 .rates_over_ns
                 .filter(|_| is_rate)
@@ -116,7 +119,7 @@ impl Trial<'_> {
                 let (bad, borne) = count(totals.offered_frames?);
                 Some(Charge::Frames { bad, borne })
             }
-            "lost" => Some(Charge::Frames {
+            "lost" | "lost_frames" | "rx_dropped_frames" => Some(Charge::Frames {
                 bad: measured as u64,
                 borne: limit,
             }),
@@ -295,6 +298,34 @@ mod tests {
         assert!(!warns(301));
         // TCP loses no requests.
         assert!(warns(0));
+    }
+
+    #[test]
+    fn what_was_not_sent_fails_no_count() {
+        let missed = Lateness {
+            missed_departures: 500,
+            ..late(0)
+        };
+        for criterion in ["offered_frames>=1200", "unsent_frames<=100", "unsent<=10%"] {
+            assert_eq!(
+                verdict(&[criterion], 0, 1.0, missed),
+                Verdict::Invalid,
+                "{criterion}"
+            );
+            assert_ne!(
+                verdict(&[criterion], 0, 1.0, late(0)),
+                Verdict::Invalid,
+                "{criterion}"
+            );
+        }
+        assert_eq!(
+            verdict(&["lost_frames<=0"], 7, 1.0, late(9)),
+            Verdict::Invalid
+        );
+        assert_eq!(
+            verdict(&["lost_frames<=0"], 70, 1.0, late(9)),
+            Verdict::Fail
+        );
     }
 
     #[test]

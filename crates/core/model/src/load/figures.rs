@@ -38,7 +38,7 @@ static COUNTS: &[Field<LoadJobReport>] = fields!(LoadJobReport:
     counter!(totals.established_connections, "established", CONNECTIONS).leads().share_of(ATTEMPTED),
     counter!(totals.completed_connections, "completed", CONNECTIONS).share_of(ATTEMPTED).note(|j| j.cut()),
     counter!(totals.failed_connections, "failed", CONNECTIONS).leads().share_of(ATTEMPTED).bad(),
-    gauge!(totals.open_connections, "open", CONNECTIONS),
+    gauge!(totals.open_connections, "open", CONNECTIONS).leads(),
     counter!(unsent_connections, "unsent", CONNECTIONS).bad().show(Show::IfAny)
         .note(|_| "connections due but never opened".to_owned()),
     counter!(no_tuple, "no free address and port", CONNECTIONS).bad().show(Show::IfAny)

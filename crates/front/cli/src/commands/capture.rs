@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use wb_machine::expression::{LINK_ETHERNET, compile};
 use wb_model::{
-    Criterion, Plan, Report,
+    Criterion, Plan, Report, Verdict,
     capture::{CaptureJob, Direction},
     criteria::{self, CriterionLimit},
     schema::mismatch,
@@ -460,6 +460,10 @@ pub(crate) fn capture(plan: Plan, mut shown: Shown) -> Result<u8> {
             "wirebench: the capture ended by a fault: {text}"
         ));
     }
+    let is_good = matches!(report.verdict, Verdict::Pass | Verdict::Completed);
+    if !is_good && !report.criteria.is_empty() {
+        say(format_args!("# wirebench: {}", report.reason));
+    }
     if shown.json {
         deliver_document(&wb_render::json::report(report))?;
     } else if shown.csv {
@@ -471,7 +475,6 @@ pub(crate) fn capture(plan: Plan, mut shown: Shown) -> Result<u8> {
 
 /// Returns the exit code. As with tcpdump, a signal is the normal end of an unlimited capture and no error.
 fn exit_code(finished: &wb_session::Finished) -> u8 {
-    use wb_model::Verdict;
     match (&finished.end, finished.report.verdict) {
         (wb_session::End::Signal(_), Verdict::Pass | Verdict::Completed) => 0,
         (wb_session::End::Signal(_), Verdict::Fail) => 1,

@@ -285,7 +285,7 @@ fn who_only_receives_accounts_for_the_flows_that_it_was_told_of() {
             String::from_utf8_lossy(&link.stdout).contains("xdp")
         });
         // Workers begin a moment after their ports are open.
-        sleep(Duration::from_millis(300));
+        sleep(Duration::from_millis(1500));
         let tx = format!("{driver}:{}", lab.a0());
         let sent = wirebench()
             .args(["tx", "-i", &tx, "--dst", "198.19.1.2", "--flows", "10"])
@@ -305,7 +305,7 @@ fn who_only_receives_accounts_for_the_flows_that_it_was_told_of() {
         assert_eq!(total(&report, "foreign"), 5000 - ours, "{driver}");
         assert_eq!(total(&report, "unplanned"), 5000 - ours, "{driver}");
         let warnings = report["warnings"].to_string();
-        let told = "3500 frames had a tag of flows beyond the 3 planned ones (set `--flows N`";
+        let told = "3,500 frames had a tag of flows beyond the 3 planned ones (set `--flows N`";
         assert_eq!(warnings.contains(told), ours < 5000, "{driver}: {warnings}");
         assert_eq!(total(&report, "lost"), 0, "{driver}");
         let flows = report["flows"].as_array().expect("flows");

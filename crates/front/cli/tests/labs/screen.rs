@@ -483,7 +483,7 @@ fn q_and_ctrl_c_end_a_run_as_a_signal_does() {
         let (ended, text) = terminal.ended();
         assert_eq!(ended, code, "{text}");
         assert!(
-            text.contains("neighbours") && !text.contains("Overview"),
+            text.contains("sum  offered") && !text.contains("Overview"),
             "{text}"
         );
     }

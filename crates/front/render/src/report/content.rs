@@ -196,6 +196,11 @@ fn warnings(report: &Report) -> Section {
 fn distributions(report: &Report) -> Section {
     let mut section = Section::new("Distributions of times");
     times::plots(&mut section, report);
+    if !report.clock.same_clock && report.latency_ns.samples > 0 {
+        section
+            .blocks
+            .push(Block::Warning(text::UNKNOWN_CLOCK.to_owned()));
+    }
     let clock = &report.clock;
     if !section.blocks.is_empty() {
         let stamp = |end: &str, stamp: &str| match stamp.is_empty() {

@@ -115,13 +115,15 @@ fn figures(s: &Summary) -> Vec<(&'static str, Option<f64>)> {
     all
 }
 
+/// Doubt about latencies of frames of a sender in another run.
+pub(crate) const UNKNOWN_CLOCK: &str = "unknown sender clock: if the sender is another host, its clock offset is part of every latency";
+
 /// Source of the timestamps, and doubts about them.
 pub(super) fn clock(page: &mut Page, report: &Report, verbose: bool) {
     let clock = &report.clock;
     let mut doubts = Vec::new();
     if !clock.same_clock && report.latency_ns.samples > 0 {
-        let text = "unknown sender clock: if the sender is another host, its clock offset is part of every latency";
-        doubts.push(text.to_owned());
+        doubts.push(UNKNOWN_CLOCK.to_owned());
     }
     if clock.step_ns != 0 {
         #[allow(clippy::cast_precision_loss)]

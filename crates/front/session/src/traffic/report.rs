@@ -961,7 +961,11 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         .iter()
         .filter_map(|s| s.job.rates.largest_catch_up_frames)
         .max();
-    let times = times_of(&all);
+    let mut times = times_of(&all);
+    if settled.len() > 1 {
+        // Each direction has its own smallest delay.
+        times.pdv = Summary::default();
+    }
     let mut distributions = distributions_of("", &all);
     // After a signal, no more was asked for.
     let completed = ended.end == End::Completed;
