@@ -86,7 +86,7 @@ fn leads(section: &Section<'_>) -> Vec<Lead> {
     list
 }
 
-/// What the plan asked for, in one line; `None` if it needs more lines.
+/// Returns the request of the plan in one line; `None` if it needs more lines.
 pub(crate) fn asked(report: &Report) -> Option<String> {
     let lines = plan::lines(&report.plan);
     match lines.as_slice() {
@@ -116,7 +116,7 @@ pub(crate) fn target(report: &Report) -> String {
     }
 }
 
-/// What to try next, as a command if possible.
+/// Returns a command to try next.
 pub(crate) fn next(report: &Report) -> Option<String> {
     let totals = &report.totals;
     let ports: Vec<String> = (report.plan.ports.iter())
