@@ -10,7 +10,10 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{PATIENCE, SERVER_V4, Server, number, ours, ours_going_on, wait_for_port, within};
-use crate::kit::{Lab, Running, eventually, privileged};
+use crate::{
+    http::settled,
+    kit::{Lab, Running, eventually, privileged},
+};
 
 fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
@@ -250,6 +253,11 @@ fn signals_end_socket_tests_in_order() {
     let lab = Lab::up("pair", &["--hosts"]);
     let (a, b) = (lab.node("a"), lab.node("b"));
     let server = Server::start(&b, &[], &[]);
+    let id = server.id();
+    let threads = || std::fs::read_dir(format!("/proc/{id}/task")).map_or(0, Iterator::count);
+    let idle = settled(|| threads() as u64) as usize;
+    // A test has a control thread and a data thread.
+    let runs = || eventually("the test runs", || threads() > idle + 1);
     // A signal is the end of the time, and no failure.
     let line = format!("netperf --json -q -- -H {SERVER_V4} -l 50");
     let client = ours_going_on(&a, &words(&line));
@@ -276,7 +284,8 @@ fn signals_end_socket_tests_in_order() {
         &a,
         &words(&format!("netperf -H {SERVER_V4} -t TCP_CRR -l 0")),
     );
-    thread::sleep(Duration::from_millis(700));
+    runs();
+    thread::sleep(Duration::from_millis(300));
     client.signal(Signal::INT);
     let output = client.finish(PATIENCE);
     assert_says(
@@ -291,7 +300,8 @@ fn signals_end_socket_tests_in_order() {
     let line =
         format!("sweep -q --json -H {SERVER_V4} --test tcp_rr --request 1,2,3 --duration 1s");
     let sweep = ours_going_on(&a, &words(&line));
-    thread::sleep(Duration::from_millis(2_500));
+    runs();
+    thread::sleep(Duration::from_millis(1_600));
     sweep.signal(Signal::INT);
     let report = super::report_of(&sweep.finish(PATIENCE), 130);
     let jobs = report["socket"]["jobs"].as_array().expect("jobs");
@@ -300,8 +310,8 @@ fn signals_end_socket_tests_in_order() {
 
     // The server ends at once, even during a test, and leaves nothing behind.
     let client = ours_going_on(&a, &words(&format!("netperf -H {SERVER_V4} -l 50")));
-    thread::sleep(Duration::from_millis(700));
-    let id = server.id();
+    runs();
+    thread::sleep(Duration::from_millis(300));
     let did = server.end();
     assert!(did["clients"].as_u64().is_some_and(|n| n >= 4), "{did}");
     let output = client.finish(PATIENCE);

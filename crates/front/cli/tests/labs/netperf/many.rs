@@ -10,7 +10,10 @@ use std::{
 use rustix::process::Signal;
 
 use super::{PATIENCE, SERVER_V4, Server, interop, ours_going_on, within};
-use crate::kit::{Lab, Running, eventually, privileged, system};
+use crate::{
+    http::settled,
+    kit::{Lab, Running, eventually, privileged, system},
+};
 
 /// Silent control connections, and some that send invalid data. Prints a line when all are
 /// made, and holds them.
@@ -66,7 +69,8 @@ fn many_clients_among_nuisances() {
     let lab = Lab::up("pair", &["--hosts"]);
     let (a, b) = (lab.node("a"), lab.node("b"));
     let server = Server::start(&b, &["--idle", "5s"], &[]);
-    let idle_threads = threads(server.id());
+    // Some of its threads start after it listens.
+    let idle_threads = settled(|| threads(server.id()) as u64) as usize;
     let (at_rest, _) = resident(server.id());
     let nuisances = within(&a, "python3", &["-c", NUISANCES, SERVER_V4])
         .stdout(Stdio::piped())
