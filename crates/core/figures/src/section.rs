@@ -97,7 +97,7 @@ pub enum Series {
     Rates(&'static [&'static str]),
     /// Increase of one counter per second, one line for each owner that begins with this word: `flow `.
     RatesOf(&'static str, &'static str),
-    /// What a sum lacks, with its label: frames in flight or lost.
+    /// Difference between the whole of a sum and its parts, with a label: frames in flight or lost.
     Rest(&'static str, Sum),
     /// Values of gauges.
     Levels(&'static [&'static str]),

@@ -71,7 +71,7 @@ const RESULTS: [(&str, Form); 7] = [
     ("reset", Form::Time),
 ];
 
-/// Limits of a load balancer whose names are not those of figures.
+/// Limits of a load balancer with names that no figure has.
 const LIMITS: [LbMetric; 4] = [
     LbMetric::OnewayPps,
     LbMetric::TwowayPps,
@@ -381,7 +381,7 @@ impl FromStr for Criterion {
                 limit: number(limit)?,
             });
         }
-        // As reports print it: `p99.9`.
+        // Reports print `p99.9`, and criteria accept it for `p999`.
         let label = Summary::PERCENTILES.iter().find(|(_, label, _)| {
             let rest = name.strip_suffix(label);
             label.contains('.')

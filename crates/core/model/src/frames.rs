@@ -97,7 +97,7 @@ impl Measured for Frames {
 }
 
 impl Frames {
-    /// What was carried. Sent frames count only if there is no receiver: a black hole carries nothing.
+    /// Returns the carried amount. Sent frames count only if there is no receiver: a black hole carries nothing.
     fn carried(&self, received: Option<f64>, offered: Option<f64>) -> Option<f64> {
         match self.totals.received_frames {
             Some(_) => received,
@@ -155,7 +155,7 @@ static PORTS: &[Field<JobReport>] = fields!(JobReport:
     fact!("rx", "rx", |j| (&j.rx).into()).show(Show::Never),
 );
 
-/// The same columns for all jobs together.
+/// Columns of [`PORTS`] for all jobs together, which have no single port.
 static NO_PORTS: &[Field<Report>] = fields!(Report:
     fact!("tx", "tx", |_| Value::Unknown).show(Show::Never),
     fact!("rx", "rx", |_| Value::Unknown).show(Show::Never),
@@ -334,7 +334,7 @@ fn whole_run<'a>(
         )
 }
 
-/// The same tables for each section, because outputs join them.
+/// Adds the tables that every section has, because outputs join the tables of all sections.
 fn end<'a>(
     section: Section<'a>,
     totals: &'a Totals,

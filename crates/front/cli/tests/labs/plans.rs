@@ -76,22 +76,32 @@ fn the_examples_run() {
             .replace("wb-pair-", &format!("wb-{}-", lab.name));
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        let output = wirebench()
-            .arg("run")
-            .arg(file.path())
-            .args(["--json", "-q"])
-            .output()
-            .unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|e| panic!("{}: {e}: {error}", path.display()));
-        // On a busy machine a run may offer too little, and says so.
-        let reason = report["reason"].as_str().unwrap_or_default();
-        let is_late = output.status.code() == Some(3) && reason.contains("the tester was late");
+        let run = || {
+            let output = wirebench()
+                .arg("run")
+                .arg(file.path())
+                .args(["--json", "-q"])
+                .output()
+                .unwrap();
+            let error = String::from_utf8_lossy(&output.stderr).into_owned();
+            let report: serde_json::Value = serde_json::from_slice(&output.stdout)
+                .unwrap_or_else(|e| panic!("{}: {e}: {error}", path.display()));
+            (output.status, error, report)
+        };
+        let (mut status, mut error, mut report) = run();
+        // On a busy machine a run may offer too little and says so; it then says nothing about the example.
+        for _ in 0..3 {
+            let reason = report["reason"].as_str().unwrap_or_default();
+            if !reason.contains("the tester was late") {
+                break;
+            }
+            (status, error, report) = run();
+        }
         assert!(
-            output.status.success() || is_late,
-            "{}: {error} {reason}",
-            path.display()
+            status.success(),
+            "{}: {error} {}",
+            path.display(),
+            report["reason"]
         );
         assert_adds_up(&report);
         assert_eq!(

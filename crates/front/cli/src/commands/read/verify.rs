@@ -357,9 +357,9 @@ struct VerifiedTotals {
     unexamined_frames: u64,
     /// Frames with a test tag that were checked.
     received_frames: u64,
-    /// Frames whose numbers are missing.
+    /// Frames with numbers that did not arrive.
     missing_frames: u64,
-    /// Frames whose numbers arrived before.
+    /// Frames with numbers that had already arrived.
     duplicate_frames: u64,
     /// Frames that arrived after a frame with a higher number.
     reordered_frames: u64,
@@ -378,9 +378,9 @@ struct VerifiedStream {
     last: u64,
     /// Frames that were received.
     received_frames: u64,
-    /// Frames whose numbers are missing.
+    /// Frames with numbers that did not arrive.
     missing_frames: u64,
-    /// Frames whose numbers arrived before.
+    /// Frames with numbers that had already arrived.
     duplicate_frames: u64,
     /// Frames that arrived after a frame with a higher number.
     reordered_frames: u64,
