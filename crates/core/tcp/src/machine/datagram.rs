@@ -285,7 +285,7 @@ impl<O: Observer> Machine<O> {
     #[inline]
     pub(super) fn next_lost(&self) -> Option<u64> {
         let oldest = self.requests.oldest_sent()?;
-        Some(after(oldest, self.answer_time()))
+        Some(after(self.left_at(oldest), self.answer_time()))
     }
 
     /// Marks requests as lost if their timeout ended by `heard`; everything that arrived by then has been read.

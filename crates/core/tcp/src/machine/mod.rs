@@ -145,6 +145,8 @@ pub struct Machine<O = ()> {
     closing: u64,
     /// Time until which closing is gradual, ns; 0 if closing is not limited.
     unhurried_until: u64,
+    /// Start and end of the last stall of the caller.
+    away: (u64, u64),
     /// Connections that must close once they are idle.
     surplus: u32,
     /// Index up to which [`Machine::reset_open_connections`] has reset connections.
@@ -386,6 +388,7 @@ impl<O: Observer> Machine<O> {
                 .and_then(|client| client.destinations.clone()),
             closing: 0,
             unhurried_until: 0,
+            away: (0, 0),
             surplus: 0,
             parted: 0,
             half_open: 0,
@@ -656,6 +659,22 @@ impl<O: Observer> Machine<O> {
                 break;
             }
         }
+    }
+
+    /// Announces a stall of the caller, from the start of the turn in which it began until `until`. What was sent in that
+    /// turn may have left only at `until`, so its time limits count from then.
+    pub const fn was_away(&mut self, from: u64, until: u64) {
+        self.away = (from, until);
+    }
+
+    /// Time from which the time limits of what was sent at `stamp` count.
+    #[inline]
+    const fn left_at(&self, stamp: u64) -> u64 {
+        let (from, until) = self.away;
+        if stamp < until && stamp >= from {
+            return until;
+        }
+        stamp
     }
 
     /// Latest time at which [`Machine::poll`] must be called. 0 means now. None means not until something is received

@@ -99,7 +99,8 @@ impl<O: Observer> Machine<O> {
             _ if is_client => (config.response_timeout, Cause::Response),
             _ => (config.idle_timeout, Cause::Idle),
         };
-        (after(conn.stamp, period), cause)
+        let stamp = conn.stamp;
+        (after(self.left_at(stamp), period), cause)
     }
 
     pub(super) fn expired(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) {

@@ -427,6 +427,27 @@ fn the_oldest_request_has_the_timeout() {
     assert_eq!(one.client.observer().lost_ns, [202 * MS, 112 * MS]);
 }
 
+/// A caller that stalls between stamping a request and sending it must not fail the request.
+#[test]
+fn a_request_of_a_stalled_turn_has_its_whole_timeout() {
+    let mut one = Alone::new(1, None, false);
+    one.asked();
+    one.client.was_away(0, 500 * MS);
+    for at in [500, 501, 699] {
+        one.client.poll(at * MS, &mut one.out);
+        assert_eq!(one.client.counters().open, 1, "after {at} ms");
+    }
+    one.client.poll(702 * MS, &mut one.out);
+    assert_eq!(one.client.observer().lost, [(0, Cause::Response)]);
+
+    // A request of an earlier turn has left.
+    let mut one = Alone::new(1, None, false);
+    one.asked();
+    one.client.was_away(1, 500 * MS);
+    one.client.poll(500 * MS, &mut one.out);
+    assert_eq!(one.client.observer().lost, [(0, Cause::Response)]);
+}
+
 #[test]
 fn the_first_byte_has_a_timeout_of_its_own() {
     let with = |pipeline, requests| {
