@@ -22,7 +22,7 @@ pub enum Kind {
 pub enum Better {
     /// Higher is better.
     Higher,
-    /// Lower is better; any value above 0 is marked as bad.
+    /// Lower is better; any value above 0 that is not a time is marked as bad.
     Lower,
     /// Neither direction.
     Neither,
@@ -95,7 +95,7 @@ impl Def {
         self
     }
 
-    /// Lower is better, and any value above 0 is bad.
+    /// Lower is better, and any value above 0 is bad unless it is a time.
     #[must_use]
     pub const fn bad(mut self) -> Self {
         self.better = Better::Lower;
@@ -140,7 +140,7 @@ impl<S> Field<S> {
         Self::new(what, get, |_, _| ())
     }
 
-    /// Lower is better, and any value above 0 is bad.
+    /// Lower is better, and any value above 0 is bad unless it is a time.
     #[must_use]
     pub const fn bad(mut self) -> Self {
         self.def = self.def.bad();

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use wb_measure::Summary;
 
-use crate::{Def, Field, Kind, Show, Unit, Value};
+use crate::{Better, Def, Field, Kind, Show, Unit, Value};
 
 /// Meaning of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,10 @@ pub struct Figure<'a> {
     pub label: &'static str,
     /// When it is shown to people, usually as the description says.
     pub show: Show,
+    /// Unit of its value, usually that of the description.
+    pub unit: Unit,
+    /// Direction in which it improves, usually as the description says.
+    pub better: Better,
     /// Its value.
     pub value: Value<'a>,
     /// Remark next to the value; empty for none.
@@ -84,6 +88,12 @@ pub struct Table<'a> {
     pub is_detail: bool,
     /// Number of rows that are counted elsewhere but not listed.
     pub omitted: u64,
+    /// Number of columns at the start that name a row. Comparisons list the other columns of tables whose rows have
+    /// names.
+    pub keys: usize,
+    /// Names of two columns: the tables of several jobs are shown as one matrix, with a row for each value of the first
+    /// column and the value of the second in the column of each job.
+    pub across: Option<(&'static str, &'static str)>,
     /// Columns.
     pub columns: Vec<Def>,
     /// Rows, with one value for each column.
@@ -103,8 +113,24 @@ pub enum Series {
     Levels(&'static [&'static str]),
     /// Mean and percentiles of each interval, by the names of distributions: `connect_ns`.
     Times(&'static [&'static str]),
-    /// Columns of a table against another column: its caption, the horizontal column, the lines.
+    /// Columns of a table of one job against another column: its caption, the horizontal column, the lines. Without
+    /// lines: all statistics of its distribution.
     Columns(&'static str, &'static str, &'static [&'static str]),
+    /// A column of a table against another column, one line for each job: its caption, the horizontal column, the line.
+    Jobs(&'static str, &'static str, &'static str),
+    /// Figures against the first parameter of the jobs, one line for each combination of the other parameters.
+    Parameter(&'static [&'static str]),
+}
+
+impl Series {
+    /// Returns true for lines over time.
+    #[must_use]
+    pub const fn is_over_time(&self) -> bool {
+        !matches!(
+            self,
+            Self::Columns(..) | Self::Jobs(..) | Self::Parameter(_)
+        )
+    }
 }
 
 /// A plot over time.
@@ -148,13 +174,13 @@ pub struct Section<'a> {
     /// Heading above the sections of all jobs of the kind.
     pub heading: &'static str,
     /// Name of the job.
-    pub job: &'a str,
+    pub job: Cow<'a, str>,
     /// True for all jobs of the run together, next to the sections of these jobs.
     pub is_total: bool,
     /// Description of the job; empty for none.
     pub title: String,
-    /// Names and values of the parameters that vary between the jobs of a sweep.
-    pub parameters: &'a [(String, String)],
+    /// Names and values of the parameters that vary between jobs: the points of a sweep, the frame sizes of a benchmark.
+    pub parameters: Cow<'a, [(String, String)]>,
     /// Figures, in order.
     pub figures: Vec<Figure<'a>>,
     /// Sums that must hold.
@@ -170,19 +196,19 @@ pub struct Section<'a> {
 impl<'a> Section<'a> {
     /// A section without contents.
     #[must_use]
-    pub const fn new(
+    pub fn new(
         kind: &'static str,
         heading: &'static str,
-        job: &'a str,
+        job: impl Into<Cow<'a, str>>,
         title: String,
     ) -> Self {
         Self {
             kind,
             heading,
-            job,
+            job: job.into(),
             is_total: false,
             title,
-            parameters: &[],
+            parameters: Cow::Borrowed(&[]),
             figures: Vec::new(),
             sums: Vec::new(),
             tables: Vec::new(),
@@ -210,13 +236,15 @@ impl<'a> Section<'a> {
             group,
             label: field.def.label,
             show: field.def.show,
+            unit: field.def.unit,
+            better: field.def.better,
             value: (field.get)(part),
             note: (field.note)(part),
         }));
         self
     }
 
-    /// Adds a table with a row for each part.
+    /// Adds a table with a row for each part. A distribution becomes one column for each statistic: `p99`.
     #[must_use]
     pub fn table<S>(
         self,
@@ -224,8 +252,9 @@ impl<'a> Section<'a> {
         columns: &'static [Field<S>],
         parts: impl IntoIterator<Item = &'a S>,
     ) -> Self {
-        let row = |part: &'a S| columns.iter().map(|c| (c.get)(part)).collect();
-        let columns = columns.iter().map(|c| c.def).collect();
+        let row = |part: &'a S| columns.iter().flat_map(|c| cells(&c.def, (c.get)(part)));
+        let row = |part| row(part).collect();
+        let columns = columns.iter().flat_map(|c| heads(&c.def)).collect();
         self.rows(caption, columns, parts.into_iter().map(row))
     }
 
@@ -259,6 +288,8 @@ impl<'a> Section<'a> {
             caption,
             is_detail: false,
             omitted: 0,
+            keys: 0,
+            across: None,
             columns,
             rows: rows.into_iter().collect(),
         });
@@ -279,6 +310,53 @@ impl<'a> Section<'a> {
     pub fn omitted(mut self, rows: u64) -> Self {
         let last = self.tables.iter_mut().last();
         last.into_iter().for_each(|table| table.omitted = rows);
+        self
+    }
+
+    /// Sets the number of columns that name a row of the last table.
+    #[must_use]
+    pub fn keys(mut self, columns: usize) -> Self {
+        let last = self.tables.iter_mut().last();
+        last.into_iter().for_each(|table| table.keys = columns);
+        self
+    }
+
+    /// Shows the last table of several jobs as a matrix: rows by the column `x`, and values of the column `y`.
+    #[must_use]
+    pub fn across(mut self, x: &'static str, y: &'static str) -> Self {
+        let last = self.tables.iter_mut().last();
+        last.into_iter()
+            .for_each(|table| table.across = Some((x, y)));
+        self
+    }
+
+    /// Replaces the units of figures and columns: `unit` returns the new unit for a name and its unit.
+    #[must_use]
+    pub fn units(mut self, unit: impl Fn(&str, Unit) -> Unit) -> Self {
+        for figure in &mut self.figures {
+            figure.unit = unit(figure.def.name, figure.unit);
+        }
+        for def in self.tables.iter_mut().flat_map(|table| &mut table.columns) {
+            def.unit = unit(def.name, def.unit);
+        }
+        self
+    }
+
+    /// Lets figures improve in neither direction.
+    #[must_use]
+    pub fn neutral(mut self, names: &[&str]) -> Self {
+        let figures = self.figures.iter_mut();
+        let named = figures.filter(|f| names.contains(&f.def.name));
+        named.for_each(|figure| figure.better = Better::Neither);
+        self
+    }
+
+    /// Hides all figures and rows from people.
+    #[must_use]
+    pub fn hide_all(mut self) -> Self {
+        let figures = self.figures.iter_mut();
+        figures.for_each(|figure| figure.show = Show::Never);
+        self.tables.iter_mut().for_each(|table| table.rows.clear());
         self
     }
 
@@ -404,6 +482,41 @@ impl<'a> Section<'a> {
                 }
         })
     }
+}
+
+/// Columns of a field: a distribution has one for each statistic but the standard deviation. Comparisons list only three
+/// of them, and two lead if the distribution leads.
+fn heads(def: &Def) -> Vec<Def> {
+    if def.kind != Kind::Distribution {
+        return vec![*def];
+    }
+    let none = Summary::default();
+    let shown = none.statistics().filter(|(name, _)| *name != "stddev");
+    let head = |(name, _)| Def {
+        name,
+        label: Summary::label(name),
+        kind: Kind::Derived,
+        better: match name {
+            "p50" | "p99" | "max" => def.better,
+            _ => Better::Neither,
+        },
+        leads: def.leads && ["p50", "p99"].contains(&name),
+        ..*def
+    };
+    shown.map(head).collect()
+}
+
+/// Values of the columns of a field.
+fn cells<'a>(def: &Def, value: Value<'a>) -> Vec<Value<'a>> {
+    if def.kind != Kind::Distribution {
+        return vec![value];
+    }
+    let summary = match value {
+        Value::Times(summary, _) => *summary,
+        _ => Summary::default(),
+    };
+    let shown = summary.statistics().filter(|(name, _)| *name != "stddev");
+    shown.map(|(_, n)| n.into()).collect()
 }
 
 #[cfg(test)]

@@ -78,6 +78,22 @@ pub fn exact_pps(pps: f64) -> String {
     }
 }
 
+/// A load without its unit, rounded down to a whole number. Values below 100 have three digits.
+///
+/// ```
+/// use wb_figures::text::load;
+/// assert_eq!(load(1_488_095.9), "1,488,095");
+/// assert_eq!(load(8.514), "8.51");
+/// ```
+#[must_use]
+pub fn load(value: f64) -> String {
+    match value.abs() {
+        n if !n.is_finite() => UNKNOWN.to_owned(),
+        n if n >= 100.0 || n.fract() == 0.0 => group(&format!("{:.0}", (value + 1e-6).floor())),
+        _ => significant(value, 3),
+    }
+}
+
 /// A part of a whole in per cent, exact enough that neither a part nor a remainder disappears:
 /// `0 %` and `100 %` stand for exactly none and exactly all.
 ///

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::text::{count, exact_pps, group, rate_bps, ratio, significant, time_ns};
+use crate::text::{count, exact_pps, group, load, rate_bps, ratio, significant, time_ns};
 
 /// Unit of a value. Values are in base units: ns, bit/s, bytes, shares of 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,11 @@ pub enum Unit {
     Bytes,
     /// Bits per second.
     BitsPerSecond,
+    /// A load of a benchmark, rounded down to a whole number, and its unit: `fps`, `connections`. Tables have the unit
+    /// in their heads.
+    Load(&'static str),
+    /// A load of a benchmark in bits per second, shown in Mbit/s.
+    Megabits,
     /// Nanoseconds.
     Nanoseconds,
     /// Seconds.
@@ -42,7 +47,10 @@ impl Unit {
             Self::Bytes if value.abs() < MIB => format!("{} bytes", group(&format!("{value:.0}"))),
             Self::Bytes => format!("{} MiB", significant(value / MIB, 3)),
             Self::BitsPerSecond => rate_bps(value),
+            Self::Load(unit) => format!("{} {unit}", load(value)),
+            Self::Megabits => format!("{} Mbit/s", megabits(value)),
             Self::Nanoseconds => time_ns(value),
+            Self::Seconds if value == 0.0 => "0 s".to_owned(),
             Self::Seconds => time_ns(value * 1e9),
             Self::Percent => format!("{} %", significant(value, 3)),
             Self::Share => ratio(value),
@@ -63,6 +71,26 @@ impl Unit {
         }
     }
 
+    /// Text of a value in a table whose head has [`Unit::head`].
+    #[must_use]
+    pub fn cell(self, value: f64) -> String {
+        match self {
+            Self::Load(_) => load(value),
+            Self::Megabits => megabits(value),
+            unit => unit.text(value),
+        }
+    }
+
+    /// Unit in the head of a table, with a blank before it; empty if each value has its unit.
+    #[must_use]
+    pub fn head(self) -> String {
+        match self {
+            Self::Load(unit) => format!(" {unit}"),
+            Self::Megabits => " Mbit/s".to_owned(),
+            _ => String::new(),
+        }
+    }
+
     /// Symbol of the unit, for CSV and axes: `frames`, `pps`, `bit/s`, `ns`, `share`; empty without a unit.
     #[must_use]
     pub fn symbol(self) -> Cow<'static, str> {
@@ -74,7 +102,8 @@ impl Unit {
             Self::PerSecond("requests" | "responses") => "rps".into(),
             Self::PerSecond(what) => format!("{what}/s").into(),
             Self::Bytes => "bytes".into(),
-            Self::BitsPerSecond => "bit/s".into(),
+            Self::Load(unit) => unit.into(),
+            Self::BitsPerSecond | Self::Megabits => "bit/s".into(),
             Self::Nanoseconds => "ns".into(),
             Self::Seconds => "s".into(),
             Self::Percent => "%".into(),
@@ -91,6 +120,15 @@ impl Unit {
             Self::Bytes => (1.0, "B/s".into()),
             _ => (1.0, "/s".into()),
         }
+    }
+}
+
+/// A number of bits per second in Mbit/s, rounded down to one decimal, or to a whole number from 10 Gbit/s on.
+fn megabits(bps: f64) -> String {
+    let n = bps / 1e6;
+    match n.is_finite() && n < 10_000.0 {
+        true => group(&format!("{:.1}", (n * 10.0 + 1e-6).floor() / 10.0)),
+        false => load(n),
     }
 }
 
@@ -114,6 +152,8 @@ mod tests {
             (Unit::Bytes, 1_000.0, "1,000 bytes", "bytes"),
             (Unit::Bytes, 16.0 * 1024.0 * 1024.0, "16.0 MiB", "bytes"),
             (Unit::BitsPerSecond, 51.2e6, "51.2 Mbit/s", "bit/s"),
+            (Unit::Load("fps"), 4_222_972.9, "4,222,972 fps", "fps"),
+            (Unit::Megabits, 9_999.96e6, "9,999.9 Mbit/s", "bit/s"),
             (Unit::Nanoseconds, 12_345.0, "12.3 us", "ns"),
             (Unit::Share, 0.371, "37.1 %", "share"),
             (Unit::None, 0.5, "0.5000", ""),
@@ -125,6 +165,10 @@ mod tests {
             "18,446,744,073,709,551,615"
         );
         assert_eq!(Unit::Bytes.whole(7), "7 bytes");
+        assert_eq!(
+            Unit::Megabits.cell(8.574e6) + &Unit::Megabits.head(),
+            "8.5 Mbit/s"
+        );
         for (unit, factor, symbol) in [
             (Unit::Bytes, 1.0, "B/s"),
             (Unit::Count("bytes"), 8.0, "bit/s"),

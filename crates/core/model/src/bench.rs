@@ -19,9 +19,7 @@ mod problems;
 mod report;
 mod suite;
 mod suite_conformance;
-mod suite_figure;
 mod suite_modifiers;
-mod suite_outcome;
 mod suite_problems;
 mod suite_report;
 
@@ -31,15 +29,16 @@ pub use report::{
     LbTrial, ProbeReport,
 };
 pub use suite::{
-    BURST_LENGTHS, BurstTest, CONFORMANCE, FILTER_CONDITIONS, GoalPlan, ImpactTest, LatencyTest,
-    Load, ManagementPlan, Method, Modifier, Quantity, RecoveryTest, ResetTest, Service, SuiteCase,
-    SuiteDevice, SuitePlan, SuiteSearch, SuiteTest, SuiteTimes, TestSize,
+    BURST_LENGTHS, BurstResult, BurstTest, CONFORMANCE, FILTER_CONDITIONS, GoalPlan, ImpactRow,
+    ImpactTest, LatencyRow, LatencyTest, Load, LossRow, ManagementPlan, Method, MfrResult, MfrRow,
+    MlrLoad, MlrResult, Modifier, Quantity, RecoveryResult, RecoveryTest, ResetResult, ResetTest,
+    Service, ServiceResult, ServiceStep, SuiteCase, SuiteDevice, SuitePlan, SuiteSearch, SuiteTest,
+    SuiteTimes, TestDef, TestSize, in_bursts, section, sections, size_text,
 };
 pub use suite_modifiers::{FilterCondition, MANAGEMENT, ROUTING, filter_conditions};
 pub use suite_report::{
-    BenchResult, BurstGap, BurstResult, EndedTrial, Family, FamilyFrames, ImpactRow, LatencyRow,
-    LossRow, MfrResult, MfrRow, MlrLoad, MlrResult, Queries, RecoveryResult, ResetResult,
-    ServiceResult, ServiceStep, SuiteResult, SuiteTrial, TrialOutcome, TrialPurpose,
+    BenchResult, BurstGap, EndedTrial, Family, FamilyFrames, Queries, SuiteResult, SuiteTrial,
+    TrialOutcome, TrialPurpose,
 };
 
 /// Value of `schema` in files that hold only a load balancer benchmark ([`LbFile`]).
@@ -389,6 +388,17 @@ impl LbMetric {
             Self::Cps => "cps",
             Self::Cc => "cc",
             Self::Elephant => "elephant",
+        }
+    }
+
+    /// Unit of its loads.
+    #[must_use]
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Bps => "bps",
+            Self::Cps => "cps",
+            Self::Cc => "connections",
+            Self::OnewayPps | Self::TwowayPps | Self::Elephant => "pps",
         }
     }
 

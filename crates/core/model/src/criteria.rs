@@ -55,6 +55,7 @@ impl From<Unit> for Form {
             Unit::Share => Self::Share,
             Unit::Nanoseconds => Self::Time,
             Unit::None | Unit::Count(_) | Unit::Bytes => Self::Count,
+            Unit::Load(_) | Unit::Megabits => Self::Load,
             Unit::PerSecond(_) | Unit::BitsPerSecond | Unit::Seconds | Unit::Percent => Self::Rate,
         }
     }

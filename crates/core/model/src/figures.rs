@@ -8,6 +8,8 @@ pub const FRAMES: Unit = Unit::Count("frames");
 pub const CONNECTIONS: Unit = Unit::Count("connections");
 /// Unit of requests.
 pub const REQUESTS: Unit = Unit::Count("requests");
+/// Unit of trials.
+pub const TRIALS: Unit = Unit::Count("trials");
 /// Unit of events.
 pub const TIMES: Unit = Unit::Count("times");
 /// Frames per second.

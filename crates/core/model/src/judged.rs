@@ -1,7 +1,7 @@
 //! Metrics that each kind of run measures. A criterion on any other metric could never be met.
 
 use crate::{
-    bench::{Quantity, SuitePlan, SuiteTest},
+    bench::{Quantity, SuitePlan, SuiteResult},
     criteria::{Criterion, CriterionLimit, is_load, is_plain_figure, statistics},
     kinds::JobKind,
     load::LoadEnd,
@@ -319,34 +319,18 @@ fn measures_frames(sends: bool, receives: bool, both: &'static str) -> (&'static
 
 /// Metrics of the tests of a suite, each at each size.
 fn suite_measures(suite: &SuitePlan) -> Vec<String> {
-    let goals = suite.goals();
     let mut list: Vec<String> = Vec::new();
     for test in &suite.tests {
-        match test {
-            SuiteTest::Ndr => {
-                if goals.iter().any(|goal| goal.loss.0 == 0.0) {
-                    list.push("ndr".to_owned());
-                }
-                if goals.iter().any(|goal| goal.loss.0 > 0.0) {
-                    list.push("pdr".to_owned());
+        for loss in suite.loss_goals(*test) {
+            let result = SuiteResult {
+                loss_goal: Some(loss),
+                ..SuiteResult::new(*test, suite.of)
+            };
+            for metric in result.metrics() {
+                if !list.iter().any(|own| own == metric) {
+                    list.push(metric.to_owned());
                 }
             }
-            SuiteTest::Latency => list.extend(times("")),
-            SuiteTest::Impact => {
-                list.push("loss".to_owned());
-                list.extend(times(""));
-            }
-            // Its services have separate limits.
-            SuiteTest::Y1564 => {}
-            SuiteTest::Throughput
-            | SuiteTest::Loss
-            | SuiteTest::Mfr
-            | SuiteTest::B2b
-            | SuiteTest::Recovery
-            | SuiteTest::Reset => list.push(test.name().to_owned()),
-        }
-        if matches!(test, SuiteTest::Throughput | SuiteTest::Ndr) {
-            list.extend(suite.of.metric().map(str::to_owned));
         }
     }
     list

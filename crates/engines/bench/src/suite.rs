@@ -189,9 +189,9 @@ impl<'a, B: Bench> RunningSuite<'a, B> {
         let mut runs = Vec::new();
         for test in &self.suite.tests {
             // Services have separate rates, and their sizes are those of their streams.
-            let sizes = match test {
-                SuiteTest::Y1564 => 1,
-                _ => self.known.len(),
+            let sizes = match test.def().has_services {
+                true => 1,
+                false => self.known.len(),
             };
             for n in 0..sizes {
                 let bursts = self.suite.bursts_of(*test).into_iter();
@@ -444,12 +444,11 @@ fn frames_per_second(load: Load, mean: f64, line: Option<u64>) -> Option<f64> {
 
 /// Results of each IP version in the trial that decided.
 fn family_frames(result: &SuiteResult, log: &[SuiteTrial]) -> Vec<FamilyFrames> {
-    let decides = |trial: &&SuiteTrial| match result.test {
-        SuiteTest::Throughput | SuiteTest::Ndr => {
-            trial.outcome == TrialOutcome::Pass && Some(trial.intended) == result.limit
-        }
-        SuiteTest::Mfr => Some(trial.forwarded) == result.limit,
-        _ => false,
+    let test = result.test.def();
+    let decides = |trial: &&SuiteTrial| match (test.searches, test.finds_limit) {
+        (true, _) => trial.outcome == TrialOutcome::Pass && Some(trial.intended) == result.limit,
+        (false, true) => Some(trial.forwarded) == result.limit,
+        (false, false) => false,
     };
     let trial = log.iter().rev().find(decides);
     trial.map_or_else(Vec::new, |trial| trial.families.clone())
@@ -465,7 +464,7 @@ fn broken_off<B: Bench>(
         SuiteStop::Interrupted => "stopped early",
         SuiteStop::Failed(_) | SuiteStop::Broken(_) => "stopped by an error",
     };
-    if result.limit.is_none() && matches!(result.test, SuiteTest::Throughput | SuiteTest::Ndr) {
+    if result.limit.is_none() && result.test.def().searches {
         let that = |outcome: TrialOutcome| {
             let trials = tester.log.iter().filter(move |t| t.outcome == outcome);
             let of_search =

@@ -146,7 +146,7 @@ fn begin(report: &Report) -> Record {
 fn sections(report: &Report, all: &[Section<'_>], none: &Section<'_>) -> (Record, Vec<Record>) {
     let row = |section: &Section<'_>| {
         let mut r = begin(report);
-        r.value("job", section.job);
+        r.value("job", &section.job);
         crate::sections::csv::record(section, |name, value| r.value(name, value));
         r
     };
@@ -207,14 +207,14 @@ fn trials(report: &Report) -> (Record, Vec<Record>) {
             t.map(|t| &t.reason)
                 .or(r.and_then(|r| r.not_measured.as_ref())),
         );
-        row.known("unit", r.map(suite::trial_unit));
+        row.known("unit", r.map(SuiteResult::trial_unit));
         row.known("goal", r.and_then(|r| r.goal.as_ref()));
         row.known("directions", r.map(|r| r.directions));
         row.known("unsent", t.map(|t| t.unsent));
         row.known("forwarded_fps", t.map(|t| t.forwarded));
         row.known("limit", r.and_then(|r| r.limit));
-        let searched = r.filter(|r| suite::searches(r.test));
-        row.known("limited_by", searched.map(suite::limited_by));
+        let searched = r.filter(|r| r.test.finds_limit());
+        row.known("limited_by", searched.map(SuiteResult::limiter));
         let burst = r.and_then(|r| r.burst.as_ref());
         row.known("burst", burst.map(|burst| burst.frames));
         row.known("gap_us", burst.and_then(|burst| burst.gap_us));

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use wb_model::{
     Report, Verdict,
-    bench::{LbResult, SuiteResult, SuiteTest},
+    bench::{LbResult, SuiteResult},
 };
 
 use crate::{lb, markup::escaped, suite, text};
@@ -203,7 +203,7 @@ fn benchmarks(report: &Report) -> Vec<Cases> {
         .collect();
     for (r, out) in outs {
         let name = r.test.name();
-        if r.test == SuiteTest::Y1564 && !r.steps.is_empty() {
+        if !r.steps.is_empty() {
             for step in &r.steps {
                 add(name, of_step(step));
             }
@@ -212,7 +212,7 @@ fn benchmarks(report: &Report) -> Vec<Cases> {
         add(
             name,
             Case {
-                name: suite::subject(r),
+                name: r.subject(),
                 seconds: r.trial_seconds,
                 came: came(report, r),
                 out,
@@ -258,8 +258,8 @@ fn of_step(step: &wb_model::bench::ServiceStep) -> Case {
 /// error.
 fn came(report: &Report, r: &SuiteResult) -> Came {
     let why = |else_why: &str| {
-        let headline = suite::headline(r);
-        headline.unwrap_or_else(|| format!("{}: {else_why}", suite::subject(r)))
+        let why = r.headline().unwrap_or_else(|| else_why.to_owned());
+        format!("{}: {why}", r.subject())
     };
     match &r.not_measured {
         Some(why) => Came::Skipped(why.clone()),
@@ -268,13 +268,7 @@ fn came(report: &Report, r: &SuiteResult) -> Came {
         _ if r.has_failed() && report.verdict == Verdict::Invalid => {
             Came::Error(why("nothing was forwarded"))
         }
-        _ if r.has_failed() => Came::Failure(why(match r.test {
-            SuiteTest::Recovery => {
-                "the device had not recovered at the end of at least one repetition"
-            }
-            SuiteTest::Reset => "the device did not resume forwarding",
-            _ => "nothing was forwarded",
-        })),
+        _ if r.has_failed() => Came::Failure(why(r.test.def().failure)),
         _ if r.is_unjudged() => Came::Error(why("no valid trials")),
         _ if r.is_partly_void() => Came::Error(why("some trials are void")),
         _ => Came::Well,

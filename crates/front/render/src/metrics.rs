@@ -20,6 +20,7 @@ use wb_counters::stat_document::StatDocument;
 use wb_figures::{Kind, Section};
 use wb_model::{
     Phase, Report, Snapshot,
+    bench::SuiteTest,
     timeline::{Distribution, Timeline},
 };
 
@@ -486,18 +487,22 @@ impl Families {
         // Sums over jobs must not count their total, too.
         let is_job = |section: &Section<'_>| !section.is_total || report.jobs.is_empty();
         for section in sections::all(report).into_iter().filter(is_job) {
-            let labels = vec![("job".to_owned(), section.job.to_owned())];
+            let is_bench = section.kind.parse::<SuiteTest>().is_ok();
+            let kind = match is_bench {
+                true => format!("bench_{}", section.kind),
+                false => section.kind.to_owned(),
+            };
+            let labels = match is_bench {
+                true => section.parameters.to_vec(),
+                false => vec![("job".to_owned(), section.job.to_string())],
+            };
             for figure in &section.figures {
                 let def = figure.def;
                 let name = match def.unit {
                     wb_figures::Unit::Share => {
-                        format!(
-                            "{}_{}_ratio",
-                            section.kind,
-                            def.name.trim_end_matches("_share")
-                        )
+                        format!("{}_{}_ratio", kind, def.name.trim_end_matches("_share"))
                     }
-                    _ => format!("{}_{}", section.kind, def.name),
+                    _ => format!("{}_{}", kind, def.name),
                 };
                 let (base, unit, _) = unit_of(&name);
                 let whole = with_unit(&base, unit.as_ref());

@@ -12,6 +12,9 @@ use crate::{
 /// Maximum number of jobs in a summary.
 const MOST_JOBS: usize = 4;
 
+/// Maximum number of points of a sweep or of frame sizes in a summary.
+const MOST_POINTS: usize = 8;
+
 /// A main figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lead {
@@ -34,10 +37,9 @@ pub(crate) fn main_figures(report: &Report) -> Vec<Main> {
         let is_of_frames = ["traffic", "devices"].contains(&section.kind);
         total.is_none() || section.is_total || !is_of_frames
     };
-    // The points of a sweep are rows of a table.
     let is_point = |section: &&Section<'_>| !section.parameters.is_empty();
     let of = |section: &Section<'_>| Main {
-        job: section.job.to_owned(),
+        job: section.job.to_string(),
         leads: leads(section),
     };
     let mut list: Vec<Main> = all
@@ -45,8 +47,34 @@ pub(crate) fn main_figures(report: &Report) -> Vec<Main> {
         .filter(|section| is_part(section) && !is_point(section))
         .map(of)
         .collect();
+    list.extend(points(&all));
     list.retain(|main| !main.leads.is_empty());
     list.truncate(MOST_JOBS);
+    list
+}
+
+/// The first main figure of each job with parameters, for each kind: `throughput: 64 B 2,976,190 fps`.
+fn points(all: &[Section<'_>]) -> Vec<Main> {
+    let mut list: Vec<Main> = Vec::new();
+    for section in all.iter().filter(|section| !section.parameters.is_empty()) {
+        let Some(lead) = leads(section).into_iter().next() else {
+            continue;
+        };
+        let lead = Lead {
+            label: section.job.to_string(),
+            ..lead
+        };
+        match list.iter_mut().find(|main| main.job == section.kind) {
+            Some(main) => main.leads.push(lead),
+            None => list.push(Main {
+                job: section.kind.to_owned(),
+                leads: vec![lead],
+            }),
+        }
+    }
+    for main in &mut list {
+        main.leads.truncate(MOST_POINTS);
+    }
     list
 }
 
@@ -78,7 +106,7 @@ fn leads(section: &Section<'_>) -> Vec<Lead> {
             }
             _ => add(
                 label.to_owned(),
-                shown(figure.def, &figure.value),
+                shown(figure.unit, &figure.value),
                 is_bad(figure.def, &figure.value),
             ),
         }

@@ -64,7 +64,7 @@ pub(crate) fn section(
     unicode: bool,
 ) -> Section {
     let load = |n: f64| {
-        format!("{} {}", suite::figure(n), bench.unit)
+        format!("{} {}", wb_render::figures::load(n), bench.unit)
             .trim_end()
             .to_owned()
     };

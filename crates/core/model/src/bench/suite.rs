@@ -8,11 +8,41 @@ use std::{fmt, net::IpAddr, str::FromStr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Share;
+use super::{FamilyFrames, Share};
 use crate::{
     plan::{Plan, Procedure},
     units::{ParseUnitError, Rate, SizeModel, Span, parse_size, string_serde},
 };
+
+mod b2b;
+mod impact;
+mod latency;
+mod loss;
+mod mfr;
+mod ndr;
+mod recovery;
+mod reset;
+mod section;
+mod test;
+mod throughput;
+mod y1564;
+
+pub use self::{
+    b2b::{BurstResult, BurstTest},
+    impact::{ImpactRow, ImpactTest},
+    latency::{LatencyRow, LatencyTest},
+    loss::LossRow,
+    mfr::{MfrResult, MfrRow},
+    ndr::{GoalPlan, MlrLoad, MlrResult},
+    recovery::{RecoveryResult, RecoveryTest},
+    reset::{ResetResult, ResetTest},
+    section::{in_bursts, section, sections, size_text},
+    test::{SuiteTest, TestDef},
+    y1564::{Service, ServiceResult, ServiceStep},
+};
+
+/// Unit of loads of frames.
+const FPS: wb_figures::Unit = wb_figures::Unit::Load("fps");
 
 /// Tests to run, with the load, frame sizes and durations of trials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -96,108 +126,6 @@ pub const FILTER_CONDITIONS: [u32; 2] = [1, 25];
 /// Preset with the times and limits of the standards ([`SuitePlan::conform`]).
 pub const CONFORMANCE: &str = "conformance";
 
-/// Test of a suite.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum SuiteTest {
-    /// Highest load without loss, found by the search of the plan (RFC 2544 section 26.1).
-    Throughput,
-    /// Highest loads that meet goals, searched together with MLRsearch (RFC 9971).
-    Ndr,
-    /// Delay and its variation at shares of the throughput (RFC 2544 section 26.2, RFC 8219, RFC 5481).
-    Latency,
-    /// Frame loss at 100 %, 90 %, 80 % and so on (RFC 2544 section 26.3).
-    Loss,
-    /// Highest forwarding rate regardless of loss, between the throughput and the maximum (RFC 2889 section 5.6.1).
-    Mfr,
-    /// Loss and delay at shares of the maximum, without a search: for frames that a device may not forward at full
-    /// speed, such as frames with hop-by-hop options (RFC 5180).
-    Impact,
-    /// Longest burst without loss (RFC 9004).
-    B2b,
-    /// Recovery time after an overload (RFC 2544 section 26.5).
-    Recovery,
-    /// Time without forwarding after a reset of the device (RFC 6201).
-    Reset,
-    /// Activation of services (ITU-T Y.1564).
-    Y1564,
-}
-
-impl SuiteTest {
-    /// All tests.
-    pub const ALL: [Self; 10] = [
-        Self::Throughput,
-        Self::Ndr,
-        Self::Latency,
-        Self::Loss,
-        Self::Mfr,
-        Self::Impact,
-        Self::B2b,
-        Self::Recovery,
-        Self::Reset,
-        Self::Y1564,
-    ];
-    /// Tests of RFC 2544, in its order.
-    pub const RFC2544: [Self; 6] = [
-        Self::Throughput,
-        Self::Latency,
-        Self::Loss,
-        Self::B2b,
-        Self::Recovery,
-        Self::Reset,
-    ];
-
-    /// Name in plans and options.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Throughput => "throughput",
-            Self::Ndr => "ndr",
-            Self::Latency => "latency",
-            Self::Loss => "loss",
-            Self::Mfr => "mfr",
-            Self::Impact => "impact",
-            Self::B2b => "b2b",
-            Self::Recovery => "recovery",
-            Self::Reset => "reset",
-            Self::Y1564 => "y1564",
-        }
-    }
-
-    /// Returns true if the test finds a limit of the device: the highest load that passes, or the highest forwarding
-    /// rate.
-    #[must_use]
-    pub const fn finds_limit(self) -> bool {
-        matches!(self, Self::Throughput | Self::Ndr | Self::Mfr)
-    }
-
-    /// Returns true if the test needs the throughput of its size. The throughput is searched first unless another test
-    /// of the suite finds it.
-    #[must_use]
-    pub const fn needs_throughput(self) -> bool {
-        matches!(
-            self,
-            Self::Latency | Self::Mfr | Self::B2b | Self::Recovery | Self::Reset
-        )
-    }
-}
-
-impl FromStr for SuiteTest {
-    type Err = ParseUnitError;
-
-    fn from_str(text: &str) -> Result<Self, ParseUnitError> {
-        let found = Self::ALL.into_iter().find(|test| test.name() == text);
-        found.ok_or_else(|| {
-            ParseUnitError::new(
-                text,
-                "a test: throughput, ndr, latency, loss, mfr, impact, b2b, recovery, reset or y1564",
-            )
-        })
-    }
-}
-
 /// Unit in which a load is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -236,6 +164,19 @@ impl Quantity {
             Self::Cps => "cps",
             Self::Cc => "connections",
             Self::Rps => "rps",
+        }
+    }
+}
+
+impl Quantity {
+    /// Returns the metric of the limit, if it has a dedicated name.
+    #[must_use]
+    pub const fn metric(self) -> Option<&'static str> {
+        match self {
+            Self::Frames => None,
+            Self::Cps => Some("cps"),
+            Self::Cc => Some("cc"),
+            Self::Rps => Some("rps"),
         }
     }
 }
@@ -376,24 +317,6 @@ pub enum Method {
     Mlr,
 }
 
-/// Goal of MLRsearch (RFC 9971 section 4.6).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct GoalPlan {
-    /// Name in the report.
-    pub name: String,
-    /// Duration of a full-length trial, at least 100 ms.
-    pub final_duration: Span,
-    /// Total duration of trials at one load after which the load is classified at the latest.
-    pub duration_sum: Span,
-    /// Share of lost frames up to which a trial is a low-loss trial, below 1.
-    pub loss: Share,
-    /// Share of the total duration in which trials may exceed the loss, below 1.
-    pub exceed: Share,
-    /// Maximum difference of the bounds, as a share of the upper bound, 0.01 % to 50 %.
-    pub width: Share,
-}
-
 /// Durations of trials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -412,109 +335,6 @@ pub struct SuiteTimes {
     pub settle: Span,
     /// Run a warm-up trial first and discard its results (default true).
     pub warm_up: bool,
-}
-
-/// Parameters of the latency test.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct LatencyTest {
-    /// Duration of a stream, at least 100 ms (default 20 s; RFC 2544: 120 s).
-    pub duration: Span,
-    /// Start of the measurement within the stream, less than `duration` (default 10 s; RFC 2544: 60 s). Earlier frames
-    /// are not measured.
-    pub after: Span,
-    /// Number of streams, 1 to 1000 (default 3; RFC 2544: 20).
-    pub repetitions: u32,
-    /// Loads as shares of the throughput, each above 0 (default 10, 50, 90 and 100 %).
-    pub loads: Vec<Share>,
-}
-
-/// Parameters of the impact test.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct ImpactTest {
-    /// Loads as shares of the maximum, each above 0 (default 1, 10 and 50 %, as in RFC 5180).
-    pub loads: Vec<Share>,
-}
-
-/// Parameters of the test of back-to-back frames.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct BurstTest {
-    /// Number of searches, 1 to 1000; the result is their mean (default 10; RFC 2544: 50).
-    pub searches: u32,
-    /// Longest burst, as its duration at the full rate, up to 30 s (default 2 s).
-    pub longest: Span,
-    /// Resolution in frames: the search ends when the longest burst without loss and the shortest burst with loss
-    /// differ by at most this number (default 1).
-    pub resolution: u64,
-}
-
-/// Parameters of the system recovery test.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct RecoveryTest {
-    /// Duration of the overload, at least 100 ms (default 10 s; RFC 2544: at least 60 s).
-    pub overload: Span,
-    /// Duration of half the overload after it, at least 100 ms (default 10 s). The device must recover within this
-    /// time.
-    pub half: Span,
-    /// Number of repetitions, 1 to 1000 (default 5).
-    pub repetitions: u32,
-}
-
-/// Parameters of the reset test.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct ResetTest {
-    /// Command that resets the device, run with `sh -c`. Without it, the test is skipped.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub trigger: Option<String>,
-    /// Kind of reset, for the report: `hardware`, `software`, `power`, `link`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub kind: String,
-    /// Load as a share of the maximum; 0 means 10 %.
-    #[serde(skip_serializing_if = "is_nothing")]
-    pub load: Share,
-    /// Maximum time to wait until the device forwards again, at least 100 ms; 0 means 30 s.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub patience: Span,
-}
-
-/// Service of ITU-T Y.1564.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Service {
-    /// Name in the report (default `service`).
-    pub name: String,
-    /// Name of the traffic job that sends the frames of this service. Default: the job of the suite.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub job: Option<String>,
-    /// Committed information rate: `100mbps-l2` counts bytes with FCS, `100mbps` also counts preamble and gap.
-    pub cir: Rate,
-    /// Excess information rate; 0 means none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub eir: Option<Rate>,
-    /// Maximum frame delay (FTD).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delay: Option<Span>,
-    /// Maximum frame delay variation (FDV): the difference of the longest and the shortest delay of a step.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub variation: Option<Span>,
-    /// Maximum frame loss ratio (FLR); default 0.
-    pub loss: Share,
-    /// Minimum availability (AVAIL) in the performance test, which must then last at least 10 s: the share of its time
-    /// in which the service is available. The service becomes unavailable with ten consecutive seconds in each of which
-    /// more than half of the frames are lost. It becomes available again with ten consecutive seconds without such loss
-    /// (ITU-T Y.1563).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub availability: Option<Share>,
-    /// Duration of one step of the configuration test, at least 100 ms (default 10 s).
-    pub step: Span,
-    /// Duration of the performance test, at least 100 ms (default 15 min).
-    pub performance: Span,
-    /// Excess traffic that a policer may pass beyond CIR and EIR, as a share of their sum (default 1 %).
-    pub tolerance: Share,
 }
 
 /// Additional condition of a test: extra frames (RFC 2544 section 11) or frames in bursts (section 21).
@@ -671,91 +491,12 @@ impl Default for SuiteTimes {
     }
 }
 
-impl Default for LatencyTest {
-    fn default() -> Self {
-        Self {
-            duration: Span::from_secs(20),
-            after: Span::from_secs(10),
-            repetitions: 3,
-            loads: vec![Share(0.1), Share(0.5), Share(0.9), Share(1.0)],
-        }
-    }
-}
-
-impl Default for ImpactTest {
-    fn default() -> Self {
-        Self {
-            loads: vec![Share(0.01), Share(0.1), Share(0.5)],
-        }
-    }
-}
-
-impl Default for BurstTest {
-    fn default() -> Self {
-        Self {
-            searches: 10,
-            longest: Span::from_secs(2),
-            resolution: 1,
-        }
-    }
-}
-
-impl Default for RecoveryTest {
-    fn default() -> Self {
-        Self {
-            overload: Span::from_secs(10),
-            half: Span::from_secs(10),
-            repetitions: 5,
-        }
-    }
-}
-
-impl Default for Service {
-    fn default() -> Self {
-        Self {
-            name: "service".to_owned(),
-            job: None,
-            cir: Rate::Max,
-            eir: None,
-            delay: None,
-            variation: None,
-            loss: Share(0.0),
-            availability: None,
-            step: Span::from_secs(10),
-            performance: Span::from_secs(15 * 60),
-            tolerance: Share(0.01),
-        }
-    }
-}
-
 impl Default for SuiteDevice {
     fn default() -> Self {
         Self {
             name: "device".to_owned(),
             version: String::new(),
             configuration: String::new(),
-        }
-    }
-}
-
-impl GoalPlan {
-    /// Returns the goal with this name: `ndr`, `pdr` (FD.io), `rfc2544`, `tst009`.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        let goal = |last: u64, sum: u64, loss: f64, exceed: f64| Self {
-            name: name.to_owned(),
-            final_duration: Span::from_secs(last),
-            duration_sum: Span::from_secs(sum),
-            loss: Share(loss),
-            exceed: Share(exceed),
-            width: Share(0.005),
-        };
-        match name {
-            "ndr" => Some(goal(1, 21, 0.0, 0.5)),
-            "pdr" => Some(goal(1, 21, 0.005, 0.5)),
-            "rfc2544" => Some(goal(60, 60, 0.0, 0.0)),
-            "tst009" => Some(goal(60, 120, 0.0, 0.5)),
-            _ => None,
         }
     }
 }
@@ -804,6 +545,15 @@ impl SuitePlan {
                 .filter_map(GoalPlan::named)
                 .collect(),
             goals => goals.to_vec(),
+        }
+    }
+
+    /// Loss ratios up to which loads pass in a test: those of its goals, or that of the search.
+    #[must_use]
+    pub fn loss_goals(&self, test: SuiteTest) -> Vec<f64> {
+        match test {
+            SuiteTest::Ndr => self.goals().iter().map(|goal| goal.loss.0).collect(),
+            _ => vec![self.search.loss.0],
         }
     }
 

@@ -89,9 +89,9 @@ impl SuitePlan {
         for (n, test) in self.tests.iter().enumerate() {
             rules! { found:
                 self.tests[..n].contains(test) => place, "duplicate test {}", test.name();
-                !of_frames && !matches!(test, SuiteTest::Throughput | SuiteTest::Ndr | SuiteTest::Loss) =>
+                !of_frames && !test.def().takes_connections =>
                     place, "test {} needs of = \"frames\"; use throughput, ndr or loss for {}", test.name(), self.of.name();
-                *test == SuiteTest::Y1564 && self.services.is_empty() =>
+                test.def().has_services && self.services.is_empty() =>
                     place, "test y1564 needs [[procedure.suite.service]]";
             }
         }

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{FilterCondition, LbLimit, LbResult, LbTrial, Quantity, SuiteTest};
-use crate::{
-    lateness::Lateness,
-    report::{Summary, Verdict},
+use super::{
+    BurstResult, FilterCondition, ImpactRow, LatencyRow, LbLimit, LbResult, LbTrial, LossRow,
+    MfrResult, MlrResult, Quantity, RecoveryResult, ResetResult, ServiceResult, ServiceStep,
+    SuiteTest,
 };
+use crate::{criteria::Criterion, lateness::Lateness, report::Summary};
 
 /// Result of a benchmark.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -203,6 +204,73 @@ impl SuiteResult {
             trial_log: Vec::new(),
         }
     }
+
+    /// Returns the number of frames sent through the device, and the number that arrived or were dropped by the
+    /// tester's ports, over all trials.
+    #[must_use]
+    pub fn carried(&self) -> (u64, u64) {
+        let trials = self.trial_log.iter();
+        let through = trials.filter(|trial| trial.purpose != TrialPurpose::Ceiling);
+        through.fold((0, 0), |(sent, arrived), trial| {
+            (sent + trial.tx, arrived + trial.rx + trial.nic_drops)
+        })
+    }
+
+    /// Returns true if a metric applies to results of this test.
+    #[must_use]
+    pub fn is_about(&self, metric: &str) -> bool {
+        self.metrics().contains(&metric)
+    }
+
+    /// Metrics of criteria that apply to this result.
+    #[must_use]
+    pub fn metrics(&self) -> Vec<&'static str> {
+        (self.test.def().metrics)(self)
+    }
+
+    fn values(&self, criterion: &Criterion) -> Vec<Option<f64>> {
+        match self.is_about(&criterion.metric) {
+            true => (self.test.def().values)(self, criterion),
+            false => Vec::new(),
+        }
+    }
+
+    /// Returns the value for a criterion that applies to this test: loads in the unit of its limit, times in ns, shares
+    /// of 1. For delay and loss, the maximum over all loads. `None` if a value was not measured, because it may be the
+    /// maximum.
+    #[must_use]
+    pub fn figure(&self, criterion: &Criterion) -> Option<f64> {
+        let values: Option<Vec<f64>> = self.values(criterion).into_iter().collect();
+        values?.into_iter().reduce(f64::max)
+    }
+
+    /// Returns all known values, for a metric that covers several loads.
+    #[must_use]
+    pub fn known(&self, criterion: &Criterion) -> Vec<f64> {
+        self.values(criterion).into_iter().flatten().collect()
+    }
+
+    /// Returns true if the device failed the test.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        (self.test.def().has_failed)(self)
+    }
+
+    /// Returns true if the test has no result because it had no valid trials.
+    #[must_use]
+    pub fn is_unjudged(&self) -> bool {
+        let is_void = (self.test.def().is_void)(self);
+        let nothing = is_void && self.not_measured.is_none() && !self.has_failed();
+        nothing || self.steps.iter().any(|step| step.void)
+    }
+
+    /// Returns true if a part of the result is void because the tester could not run its trial.
+    #[must_use]
+    pub fn is_partly_void(&self) -> bool {
+        self.steps.iter().any(|step| step.void)
+            || self.impact.iter().any(|row| row.lost.is_none())
+            || self.curve.iter().any(|row| row.loss_pct.is_none())
+    }
 }
 
 /// SNMP queries to the device itself: sent = answered + errors + unanswered.
@@ -386,77 +454,6 @@ impl SuiteTrial {
     }
 }
 
-/// Result of MLRsearch for one goal (RFC 9971).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct MlrResult {
-    /// Largest load that is a lower bound: `limit`.
-    pub relevant_lower_bound: Option<f64>,
-    /// Smallest load that is an upper bound: `beyond`.
-    pub relevant_upper_bound: Option<f64>,
-    /// Relative width of the bounds: (upper − lower) ÷ upper.
-    pub relative_width: Option<f64>,
-    /// Conditional throughput of the lower bound.
-    pub conditional_throughput: Option<f64>,
-    /// Reason why the result is irregular: no upper or no lower bound was found.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub irregular: Option<String>,
-    /// All loads, the lowest first.
-    #[serde(default)]
-    pub loads: Vec<MlrLoad>,
-}
-
-/// MLRsearch statistics of one load for one goal, with total durations in seconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct MlrLoad {
-    /// Load.
-    pub load: f64,
-    /// Number of trials at the load.
-    pub trials: u32,
-    /// Total duration of full-length trials that met the loss ratio.
-    pub low_full_s: f64,
-    /// Total duration of full-length trials that exceeded the loss ratio.
-    pub high_full_s: f64,
-    /// Total duration of short trials that met the loss ratio.
-    pub low_short_s: f64,
-    /// Total duration of short trials that exceeded the loss ratio.
-    pub high_short_s: f64,
-    /// Classification: `lower`, `upper` or `undecided`.
-    pub class: String,
-}
-
-/// Delay at one load.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LatencyRow {
-    /// Load as a share of the throughput.
-    pub load: f64,
-    /// Load in the unit of the test.
-    pub offered: f64,
-    /// Definition of the delay: store-and-forward, with timestamps at both ends.
-    pub definition: String,
-    /// Source of the timestamps.
-    pub stamp_source: String,
-    /// Number of measured streams.
-    pub repetitions: u32,
-    /// Typical latency of RFC 8219, in ns: median over the streams of their median.
-    pub typical_ns: Option<f64>,
-    /// Worst-case latency of RFC 8219, in ns: median over the streams of their 99.9th percentile.
-    pub worst_ns: Option<f64>,
-    /// Delays of the stream with the median of all medians.
-    pub latency_ns: Summary,
-    /// Spread of the streams' medians: (largest − smallest) ÷ mean; absent for one stream.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p50_spread: Option<f64>,
-    /// Spread of the streams' 99th percentiles; absent for one stream.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p99_spread: Option<f64>,
-    /// Median over the streams of the 99.9th percentile of D(i) − smallest D, in ns (RFC 5481, RFC 8219).
-    pub pdv_ns: Option<f64>,
-    /// Delay variation D(i) − D(i−1) of the stream in `latency_ns` (RFC 3393).
-    pub ipdv_ns: Summary,
-    /// Frames lost at this load, in all streams.
-    pub lost: u64,
-}
-
 /// Version of IP.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
@@ -511,192 +508,121 @@ impl FamilyFrames {
     }
 }
 
-/// Loss at one load.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LossRow {
-    /// Load as a percentage of the maximum.
-    pub load_pct: f64,
-    /// Load in the unit of the test.
-    pub offered: f64,
-    /// Loss in per cent: lost ÷ sent; absent if the trial is void.
-    pub loss_pct: Option<f64>,
-    /// Mix of IPv4 and IPv6: results of the frames of each version.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub families: Vec<FamilyFrames>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Forwarding rates above the throughput (RFC 2889 section 5.6.1, RFC 2285 section 3.6). Rates and loads are per
-/// direction.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct MfrResult {
-    /// Maximum forwarding rate (MFR), in frames per second.
-    pub rate_fps: f64,
-    /// Lowest load with the maximum forwarding rate, in frames per second.
-    pub load_fps: f64,
-    /// Maximum forwarding rate in bits per second with FCS, preamble and gap.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate_l1_bps: Option<f64>,
-    /// Maximum forwarding rate in bits per second with FCS.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate_l2_bps: Option<f64>,
-    /// Forwarding rate at the maximum offered load (FRMOL), in frames per second; absent if that trial is void.
-    pub frmol_fps: Option<f64>,
-    /// Maximum offered load (MOL), in frames per second.
-    pub max_offered_fps: Option<f64>,
-    /// All loads, the lowest first.
-    pub rows: Vec<MfrRow>,
-}
+    fn figure(result: &SuiteResult, criterion: &str) -> Option<f64> {
+        result.figure(&criterion.parse().unwrap())
+    }
 
-/// Forwarding rate at one load.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct MfrRow {
-    /// Load as a percentage of the maximum.
-    pub load_pct: f64,
-    /// Offered load as measured, in frames per second.
-    pub offered_fps: f64,
-    /// Forwarding rate in frames per second; absent if the trial is void.
-    pub forwarded_fps: Option<f64>,
-}
+    fn of(test: SuiteTest) -> SuiteResult {
+        SuiteResult::new(test, Quantity::Frames)
+    }
 
-/// Loss and delay of frames at one load, without a limit.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ImpactRow {
-    /// Load as a percentage of the maximum.
-    pub load_pct: f64,
-    /// Load in each direction, in frames per second.
-    pub offered_fps: f64,
-    /// Frames sent in both directions.
-    pub tx: u64,
-    /// Frames lost; absent if the trial is void.
-    pub lost: Option<u64>,
-    /// Loss in per cent: lost ÷ sent, without frames dropped by the tester's ports.
-    pub loss_pct: Option<f64>,
-    /// Delay in ns; with two directions, of the direction with the longer delay.
-    pub latency_ns: Summary,
-    /// Increase of counters of the device and of the tester's ports.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub rose: BTreeMap<String, u64>,
-    /// Reason why the trial is void; empty if it is valid.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub void: String,
-}
+    #[test]
+    fn a_load_in_frames_and_bits() {
+        let result = SuiteResult {
+            limit: Some(1e6),
+            throughput_fps: Some(1e6),
+            throughput_l1_bps: Some(672e6),
+            throughput_l2_bps: Some(512e6),
+            theoretical_fps: Some(2e6),
+            loss_goal: Some(0.0),
+            ..of(SuiteTest::Throughput)
+        };
+        assert_eq!(figure(&result, "throughput>=1"), Some(1e6));
+        assert_eq!(figure(&result, "throughput>=1mbps"), Some(672e6));
+        assert_eq!(figure(&result, "throughput>=1mbps-l2"), Some(512e6));
+        assert_eq!(figure(&result, "throughput>=1%"), Some(0.5));
+        assert_eq!(figure(&result, "ndr>=1"), None);
+        let mut goal = SuiteResult {
+            test: SuiteTest::Ndr,
+            ..result
+        };
+        assert_eq!(figure(&goal, "ndr>=1"), Some(1e6));
+        assert_eq!(figure(&goal, "pdr>=1"), None);
+        goal.loss_goal = Some(0.005);
+        assert_eq!(figure(&goal, "ndr>=1"), None);
+        assert_eq!(figure(&goal, "pdr>=1"), Some(1e6));
+        assert_eq!(figure(&goal, "throughput>=1"), None);
+        assert_eq!(figure(&goal, "cps>=1"), None);
+    }
 
-/// Back-to-back frames (RFC 9004).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct BurstResult {
-    /// Longest burst without loss of each search, in frames.
-    pub lengths: Vec<u64>,
-    /// Benchmark: mean of the lengths.
-    pub average: f64,
-    /// Minimum of the lengths.
-    pub min: u64,
-    /// Maximum of the lengths.
-    pub max: u64,
-    /// Standard deviation of the lengths.
-    pub stddev: f64,
-    /// Maximum difference between the longest burst that passed and the shortest that failed, in frames.
-    pub resolution: u64,
-    /// Longest burst that may be tried, in frames.
-    pub longest: u64,
-    /// Rate of the frames of a burst, in frames per second: line rate, or the rate that the tester reaches.
-    pub burst_fps: f64,
-    /// Throughput at this size, in frames per second.
-    pub throughput_fps: Option<f64>,
-    /// Implied buffer time in seconds: average ÷ rate.
-    pub implied_s: f64,
-    /// Corrected buffer time in seconds: implied × (1 − throughput ÷ rate) (RFC 9004 section 6.4).
-    pub corrected_s: Option<f64>,
-    /// Buffer size in frames: corrected × rate.
-    pub buffer_frames: Option<f64>,
-}
+    #[test]
+    fn a_load_of_connections() {
+        let result = |of| SuiteResult {
+            limit: Some(9.0),
+            ..SuiteResult::new(SuiteTest::Ndr, of)
+        };
+        assert_eq!(figure(&result(Quantity::Cps), "cps>=1"), Some(9.0));
+        assert_eq!(figure(&result(Quantity::Cps), "ndr>=1"), Some(9.0));
+        assert_eq!(figure(&result(Quantity::Cps), "rps>=1"), None);
+        assert_eq!(figure(&result(Quantity::Cc), "cc>=1"), Some(9.0));
+        assert_eq!(figure(&result(Quantity::Rps), "rps>=1"), Some(9.0));
+    }
 
-/// System recovery (RFC 2544 section 26.5).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct RecoveryResult {
-    /// Overload, in frames per second.
-    pub overload_fps: f64,
-    /// Half of the overload, in frames per second.
-    pub half_fps: f64,
-    /// Time from the reduction of the load to the last lost frame for each repetition, in seconds; null if the device
-    /// did not recover.
-    pub seconds: Vec<Option<f64>>,
-    /// Mean of the repetitions that recovered.
-    pub average_s: Option<f64>,
-    /// Minimum of the repetitions that recovered.
-    pub min_s: Option<f64>,
-    /// Maximum of the repetitions that recovered.
-    pub max_s: Option<f64>,
-}
+    #[test]
+    fn the_worst_load_and_the_worst_repetition() {
+        let row = |p99: Option<i64>| LatencyRow {
+            latency_ns: Summary {
+                p99,
+                ..Summary::default()
+            },
+            ..LatencyRow::default()
+        };
+        let mut result = of(SuiteTest::Latency);
+        assert_eq!(figure(&result, "p99<=1ms"), None);
+        result.latency = vec![row(Some(7)), row(Some(900)), row(Some(20))];
+        assert_eq!(figure(&result, "p99<=1ms"), Some(900.0));
+        assert_eq!(figure(&result, "loss<=1%"), None);
+        result.latency.push(row(None));
+        assert_eq!(figure(&result, "p99<=1ms"), None);
 
-/// Reset (RFC 6201).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ResetResult {
-    /// Kind of reset, from the plan.
-    pub kind: String,
-    /// Command that reset the device.
-    pub trigger: String,
-    /// Load, in frames per second.
-    pub offered_fps: f64,
-    /// Frames lost due to the reset; with two directions, of the direction that lost more.
-    #[serde(default)]
-    pub lost: u64,
-    /// Reset time by the frame-loss method (section 4.1), in seconds: lost ÷ load.
-    pub by_loss_s: Option<f64>,
-    /// Reset time by the time-stamp method (section 4.1), in seconds: from the last frame before the reset to the first
-    /// after it.
-    pub by_stamps_s: Option<f64>,
-    /// Time without a received frame at the end, in seconds, if the device did not forward again while the tester
-    /// waited. Then the two reset times are absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub not_again_s: Option<f64>,
-}
+        let loss = |loss_pct| LossRow {
+            loss_pct,
+            ..LossRow::default()
+        };
+        let mut result = of(SuiteTest::Loss);
+        result.curve = vec![loss(Some(25.0)), loss(Some(0.0))];
+        assert_eq!(figure(&result, "loss<=1%"), Some(0.25));
+        result.curve.push(loss(None));
+        assert_eq!(figure(&result, "loss<=1%"), None);
+        // The known values may already exceed the limit.
+        assert_eq!(result.known(&"loss<=1%".parse().unwrap()), [0.25, 0.0]);
 
-/// One step of a service (ITU-T Y.1564).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ServiceStep {
-    /// Name of the service.
-    pub service: String,
-    /// Name of the step: `CIR 25 %`, `CIR + EIR`, `policing`, `performance`.
-    pub step: String,
-    /// Offered rate at layer 2 with FCS, in bits per second.
-    pub offered_bps: f64,
-    /// Received information rate at layer 2 with FCS, in bits per second.
-    pub received_bps: f64,
-    /// Frame loss ratio.
-    pub loss_ratio: f64,
-    /// Mean frame delay, in ns.
-    pub delay_ns: Option<f64>,
-    /// Maximum frame delay, in ns.
-    pub delay_max_ns: Option<i64>,
-    /// Frame delay variation, in ns: the longest less the shortest delay.
-    pub variation_ns: Option<i64>,
-    /// Duration of the step in seconds; for an interrupted step, until the interruption.
-    #[serde(default)]
-    pub duration_s: f64,
-    /// Availability in a performance test of at least 10 s: share of its time in which the service was available.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub availability: Option<f64>,
-    /// True if the step meets the criteria of the service.
-    pub passed: bool,
-    /// True if the trial is void: the criteria are neither met nor missed.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub void: bool,
-    /// Reason for the result.
-    pub reason: String,
-}
+        let mut result = of(SuiteTest::Recovery);
+        result.recovery = Some(RecoveryResult {
+            seconds: vec![Some(0.5), Some(0.25)],
+            average_s: Some(0.375),
+            ..RecoveryResult::default()
+        });
+        assert_eq!(figure(&result, "recovery<=1s"), Some(0.5e9));
+        // A failed recovery exceeds any limit.
+        result.recovery.as_mut().unwrap().seconds.push(None);
+        assert_eq!(figure(&result, "recovery<=1s"), None);
+    }
 
-/// Verdict of a service over all its steps (ITU-T Y.1564).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ServiceResult {
-    /// Name of the service.
-    pub service: String,
-    /// `pass`: all steps meet the criteria; `fail`: at least one does not; `invalid`: none fails, and at least one is
-    /// void; `incomplete`: none fails, and some were not run.
-    pub verdict: Verdict,
-    /// Number of steps run.
-    pub steps: u32,
-    /// Number of steps that passed.
-    pub passed: u32,
-    /// Reason for the verdict, one sentence.
-    pub reason: String,
+    #[test]
+    fn bursts_and_resets() {
+        let mut result = of(SuiteTest::B2b);
+        assert_eq!(figure(&result, "b2b>=1"), None);
+        result.bursts = Some(BurstResult {
+            average: 3048.0,
+            min: 1,
+            ..BurstResult::default()
+        });
+        assert_eq!(figure(&result, "b2b>=1"), Some(3048.0));
+        // Only timestamps, because the link was down and loss is meaningless.
+        let mut result = of(SuiteTest::Reset);
+        let (by_loss_s, by_stamps_s) = (Some(2.0), Some(3.0));
+        result.reset = Some(ResetResult {
+            by_loss_s,
+            by_stamps_s,
+            ..ResetResult::default()
+        });
+        assert_eq!(figure(&result, "reset<=1s"), Some(2e9));
+        result.reset.as_mut().unwrap().by_loss_s = None;
+        assert_eq!(figure(&result, "reset<=1s"), Some(3e9));
+    }
 }

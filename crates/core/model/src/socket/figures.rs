@@ -1,5 +1,7 @@
 //! Figures of socket tests.
 
+use std::borrow::Cow;
+
 use wb_figures::{
     Def, Field, Kind, Plot, Section, Series, Show, Sum, Tone, Unit, Value, counter, derived, fact,
     fields, gauge,
@@ -252,7 +254,7 @@ pub fn section(job: &SocketJobReport) -> Section<'_> {
         .note(Tone::Plain, job.local.tcp.as_ref().map(tcp))
         .note(Tone::Plain, job.omitted())
         .plots(&PLOTS);
-    section.parameters = &job.point;
+    section.parameters = Cow::Borrowed(&job.point);
     if job.datagrams.is_some() {
         section = section.sum(DATAGRAM_SUM);
     }

@@ -152,7 +152,7 @@ impl<'a, B: Bench> SearchRun<'a, B> {
         let live = BenchLive {
             trial: u32::try_from(self.trials.len()).unwrap_or(u32::MAX) + 1,
             load: Some(load),
-            unit: metric_unit(self.item.test.metric).to_owned(),
+            unit: self.item.test.metric.unit().to_owned(),
             ..self.item.live_at_start()
         };
         self.bench.report_progress(live.clone());
@@ -239,7 +239,7 @@ impl<'a, B: Bench> SearchRun<'a, B> {
             transport: item.transport(),
             size: item.size,
             flows: (!metric.is_of_connections()).then(|| plans::concurrent_flows(self.plan, item)),
-            unit: metric_unit(metric).to_owned(),
+            unit: metric.unit().to_owned(),
             limit: load.map(per_load),
             limited_by: match late {
                 Some(_) => LbLimit::Tester,
@@ -257,16 +257,6 @@ impl<'a, B: Bench> SearchRun<'a, B> {
             best_trial: best,
             late,
         }
-    }
-}
-
-/// Unit of a metric.
-const fn metric_unit(metric: LbMetric) -> &'static str {
-    match metric {
-        LbMetric::OnewayPps | LbMetric::TwowayPps | LbMetric::Elephant => "pps",
-        LbMetric::Bps => "bps",
-        LbMetric::Cps => "cps",
-        LbMetric::Cc => "connections",
     }
 }
 

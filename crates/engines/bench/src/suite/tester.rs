@@ -180,10 +180,7 @@ impl<'a, B: Bench> Tester<'a, B> {
             size: Some(self.name.clone()).filter(|name| !name.is_empty()),
             burst: self.burst,
             step: Some(self.step.clone()).filter(|step| !step.is_empty()),
-            unit: match self.test {
-                SuiteTest::B2b => "frames".to_owned(),
-                _ => self.suite.of.unit().to_owned(),
-            },
+            unit: self.test.trial_unit(self.suite.of).to_owned(),
             low: self.low,
             high: self.high,
             ..BenchLive::default()
@@ -470,9 +467,9 @@ impl<B: Bench> Measurer for Tester<'_, B> {
             Purpose::WarmUp | Purpose::Search => self.suite.search_time().0,
             Purpose::Confirm => self.suite.times.trial.0,
         });
-        let amount = match self.test {
-            SuiteTest::B2b => TrialAmount::Burst(ask.load as u64),
-            _ => TrialAmount::Load(bursts::even_or(ask.load, self.burst)),
+        let amount = match self.test.def().sends_bursts {
+            true => TrialAmount::Burst(ask.load as u64),
+            false => TrialAmount::Load(bursts::even_or(ask.load, self.burst)),
         };
         let duration = match amount {
             TrialAmount::Load(load) => bursts::whole_periods(duration, load, self.burst),

@@ -5,7 +5,7 @@ use wb_model::Summary;
 
 /// Passes on the columns of a section with their values, which are plain numbers in base units.
 pub(crate) fn record(section: &Section<'_>, mut put: impl FnMut(String, String)) {
-    for (name, value) in section.parameters {
+    for (name, value) in section.parameters.iter() {
         put(name.replace(' ', "_"), value.clone());
     }
     for figure in &section.figures {

@@ -2,11 +2,16 @@
 
 pub(crate) mod csv;
 pub(crate) mod document;
-mod plots;
+pub(crate) mod plots;
+pub(crate) mod tables;
 pub(crate) mod text;
 
-use wb_figures::{Better, Def, Figure, Kind, Section, Show, Value};
-use wb_model::{Report, bench::probe_figures, capture, frames, http, load, socket};
+use wb_figures::{Better, Def, Figure, Kind, Section, Show, Unit, Value};
+use wb_model::{
+    Report,
+    bench::{self, probe_figures},
+    capture, frames, http, load, socket,
+};
 
 use crate::figures::{count, share};
 
@@ -25,7 +30,19 @@ pub(crate) fn all(report: &Report) -> Vec<Section<'_>> {
         .chain(socket)
         .chain(server)
         .chain(capture);
-    jobs.chain(probes).collect()
+    jobs.chain(probes).chain(bench::sections(report)).collect()
+}
+
+/// Results of the tests of a suite, test by test.
+pub(crate) fn suites(report: &Report) -> Vec<Vec<Section<'_>>> {
+    let mut tests: Vec<Vec<Section<'_>>> = Vec::new();
+    for section in bench::sections(report) {
+        match tests.last_mut().filter(|own| own[0].kind == section.kind) {
+            Some(own) => own.push(section),
+            None => tests.push(vec![section]),
+        }
+    }
+    tests
 }
 
 /// Sections of all jobs of one kind.
@@ -36,11 +53,11 @@ pub(crate) fn of_kind<'a>(report: &'a Report, kind: &str) -> Vec<Section<'a>> {
 }
 
 /// A value for people; blank if it is unknown.
-pub(crate) fn shown(def: &Def, value: &Value<'_>) -> String {
+pub(crate) fn shown(unit: Unit, value: &Value<'_>) -> String {
     match value {
         Value::Unknown | Value::Times(..) => String::new(),
-        Value::Count(n) => def.unit.whole(*n),
-        Value::Real(n) => def.unit.text(*n),
+        Value::Count(n) => unit.whole(*n),
+        Value::Real(n) => unit.text(*n),
         Value::Text(text) => text.to_string(),
         Value::Counts(all) => {
             let known = all.iter().filter(|(_, n)| *n > 0);
@@ -63,9 +80,10 @@ fn beside(section: &Section<'_>, figure: &Figure<'_>) -> String {
     }
 }
 
-/// Returns true if the value should be 0 and is not.
+/// Returns true if the value should be 0 and is not. A time is never 0.
 pub(crate) fn is_bad(def: &Def, value: &Value<'_>) -> bool {
-    def.better == Better::Lower && value.is_any()
+    let is_time = matches!(def.unit, Unit::Nanoseconds | Unit::Seconds);
+    def.better == Better::Lower && !is_time && value.is_any()
 }
 
 /// Returns true for a column of words, which is aligned left.

@@ -2,10 +2,11 @@
 
 use wb_figures::{Section, Show, Sum, Tone as Meaning, Value};
 
-use super::{beside, is_bad, is_column, is_text, shown};
+use super::{beside, is_bad, shown, tables};
 use crate::{
     figures::count,
     page::{Page, Tone},
+    report::{self, Side},
     table::Table,
     text::times,
 };
@@ -16,10 +17,10 @@ const MOST_ROWS: usize = 16;
 /// Writes a section: figures, sums, distributions, tables, notes.
 pub(crate) fn section(page: &mut Page, section: &Section<'_>, details: bool) {
     page.head(&match section.title.as_str() {
-        "" => section.job.to_owned(),
+        "" => section.job.to_string(),
         title => format!("{}: {title}", section.job),
     });
-    for (name, value) in section.parameters {
+    for (name, value) in section.parameters.iter() {
         page.line(Tone::Plain, &format!("  {name}: {value}"));
     }
     figures(page, section, details);
@@ -31,8 +32,10 @@ pub(crate) fn section(page: &mut Page, section: &Section<'_>, details: bool) {
         .map(|(f, summary)| (f.label, summary))
         .collect();
     times::distributions(page, &times);
-    for table in &section.tables {
-        rows(page, table, details);
+    for (at, table) in section.tables.iter().enumerate() {
+        if !table.rows.is_empty() {
+            rows(page, std::slice::from_ref(section), &[], at, details);
+        }
     }
     if !section.notes.is_empty() && (!times.is_empty() || !section.tables.is_empty()) {
         page.gap();
@@ -56,7 +59,7 @@ fn figures(page: &mut Page, section: &Section<'_>, details: bool) {
     let is_long = |value: &Value<'_>| matches!(value, Value::Text(_) | Value::Counts(_));
     let value_width = shown_figures()
         .filter(|f| !is_long(&f.value))
-        .map(|f| shown(f.def, &f.value).chars().count())
+        .map(|f| shown(f.unit, &f.value).chars().count())
         .max()
         .unwrap_or(0);
     for figure in shown_figures() {
@@ -65,7 +68,7 @@ fn figures(page: &mut Page, section: &Section<'_>, details: bool) {
             true => Tone::Bad,
             false => Tone::Plain,
         };
-        let text = shown(figure.def, &figure.value);
+        let text = shown(figure.unit, &figure.value);
         if is_long(&figure.value) {
             page.item(tone, &label, tone, &text);
             continue;
@@ -105,41 +108,66 @@ fn sum_line(page: &mut Page, section: &Section<'_>, sum: &Sum) {
     }
 }
 
-fn rows(page: &mut Page, own: &wb_figures::Table<'_>, details: bool) {
-    if own.rows.is_empty() || own.is_detail && !details {
+/// The tables at the same place of all jobs.
+fn rows(page: &mut Page, jobs: &[Section<'_>], owners: &[String], at: usize, details: bool) {
+    let own = &jobs[0].tables[at];
+    if own.is_detail && !details {
         return;
     }
-    let columns = || own.columns.iter().filter(|def| is_column(def, details));
-    let mut table = columns().fold(Table::new(), |table, def| match is_text(def) {
-        true => table.left(def.label),
-        false => table.right(def.label),
-    });
-    // A column that is shown only if it says anything is left blank otherwise, and blank columns are removed.
-    let silent = |i: usize| {
-        own.columns[i].show == Show::IfAny && !own.rows.iter().any(|row| row[i].is_any())
-    };
     let most = if details { usize::MAX } else { MOST_ROWS };
-    for row in own.rows.iter().take(most) {
-        let cells = own.columns.iter().zip(row).enumerate();
-        let cells = cells.filter(|(_, (def, _))| is_column(def, details));
-        table.row(cells.map(|(i, (def, value))| match silent(i) {
-            true => String::new(),
-            false => shown(def, value),
-        }));
-    }
+    let keys = match own.across {
+        Some(_) if jobs.len() > 1 => 1,
+        _ => owners.len() + own.keys,
+    };
     page.gap();
-    page.table(&table.without_blank_columns(), 2, 1);
-    let hidden = u64::try_from(own.rows.len().saturating_sub(most)).unwrap_or(u64::MAX);
-    let hint = match (hidden, own.omitted) {
+    let joined = tables::joined(jobs, owners, at, details, most);
+    table(page, &joined, keys.max(1));
+    let more = tables::not_listed(jobs, at, most);
+    let omitted = jobs.iter().map(|job| job.tables[at].omitted).sum::<u64>();
+    let hint = match (more - omitted, omitted) {
         (0, _) => "",
         (_, 0) => "; -v lists all",
         _ => "; -v lists more",
     };
-    let more = hidden.saturating_add(own.omitted);
     if more > 0 {
-        page.line(
-            Tone::Plain,
-            &format!("  ... and {} more{hint}", count(more)),
-        );
+        let text = format!("  ... and {} more{hint}", count(more));
+        page.line(Tone::Plain, &text);
+    }
+}
+
+/// A table, of which the first `keys` columns are repeated if it is too wide.
+pub(crate) fn table(page: &mut Page, own: &report::Table, keys: usize) {
+    let head = own.head.iter();
+    let mut table = head.fold(Table::new(), |table, (name, side)| match side {
+        Side::Left => table.left(name),
+        Side::Right => table.right(name),
+    });
+    for row in &own.rows {
+        table.row(row.iter().map(|cell| cell.text.as_str()));
+    }
+    page.table(&table.without_blank_columns(), 2, keys);
+}
+
+/// All jobs of a kind in the same tables, with a row for each job: warnings, figures, tables, notes.
+pub(crate) fn together(page: &mut Page, jobs: &[Section<'_>], details: bool) {
+    let Some(first) = jobs.first() else { return };
+    page.head(first.heading);
+    let notes = tables::notes(jobs);
+    let of = |wanted: Meaning| notes.iter().filter(move |(tone, _)| *tone == wanted);
+    for (_, text) in of(Meaning::Bad) {
+        page.item(Tone::Doubt, "  ! ", Tone::Doubt, text);
+    }
+    let figures = tables::figures(jobs, details);
+    let owners = tables::owner_columns(jobs);
+    if figures.head.len() > owners.len() {
+        table(page, &figures, owners.len());
+    }
+    for at in 0..first.tables.len() {
+        if jobs.iter().any(|job| !job.tables[at].rows.is_empty()) {
+            rows(page, jobs, &owners, at, details);
+        }
+    }
+    for (_, text) in of(Meaning::Plain) {
+        page.item(Tone::Plain, "  ", Tone::Plain, text);
     }
 }

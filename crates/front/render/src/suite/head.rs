@@ -2,12 +2,14 @@
 
 use wb_model::{
     Report,
-    bench::{CONFORMANCE, Method, Modifier, Quantity, Service, Share, SuitePlan, SuiteTest},
+    bench::{
+        CONFORMANCE, Method, Modifier, Quantity, Service, Share, SuitePlan, SuiteTest, size_text,
+    },
     counted,
     units::Span,
 };
 
-use super::{method, size, void, with_trials};
+use super::{void, with_trials};
 use crate::figures::{count, ratio};
 
 /// Names and their descriptions.
@@ -99,10 +101,7 @@ fn tests(report: &Report, plan: &SuitePlan) -> String {
             all.push(made);
         }
     }
-    let named = all.iter().map(|test| {
-        let (name, document) = method(*test);
-        format!("{name} ({document})")
-    });
+    let named = all.iter().map(|test| test.def().heading);
     named.collect::<Vec<_>>().join(", ")
 }
 
@@ -141,7 +140,7 @@ fn sizes(report: &Report, plan: &SuitePlan) -> String {
     }
     match names.as_slice() {
         [] => String::new(),
-        [one] => format!("{} with FCS", size(one)),
+        [one] => format!("{} with FCS", size_text(one)),
         all => format!("{}; bytes with FCS", all.join(", ")),
     }
 }

@@ -1,14 +1,21 @@
 //! Running suites: a line when a test begins, while a trial runs, and when it has ended.
 
-use wb_model::bench::{BenchLive, SuiteTrial, TrialPurpose};
+use wb_model::bench::{BenchLive, SuiteTrial, TrialPurpose, in_bursts, size_text};
 
-use super::{figure, in_bursts, load, method, of_line, outcome, purpose, size};
+use wb_figures::text::load as figure;
+
+use super::{load, of_line, outcome, purpose};
 
 /// Heading of a test that begins; none outside of a suite.
 #[must_use]
 pub fn begins(bench: &BenchLive) -> Option<String> {
-    let (name, document) = method(bench.test?);
-    let size = bench.size.as_deref().filter(|s| !s.is_empty()).map(size);
+    let test = bench.test?.def();
+    let (name, document) = (test.title, test.document);
+    let size = bench
+        .size
+        .as_deref()
+        .filter(|s| !s.is_empty())
+        .map(size_text);
     let size = size.map_or_else(String::new, |size| format!(", {size}"));
     let burst = bench.burst.map(|n| format!(", {}", in_bursts(n)));
     let burst = burst.unwrap_or_default();
@@ -62,7 +69,7 @@ pub fn left(ns: u64) -> String {
 pub(crate) fn running(bench: &BenchLive) -> Vec<String> {
     let mut what = bench.test.map_or("", |t| t.name()).to_owned();
     if let Some(own) = bench.size.as_deref().filter(|s| !s.is_empty()) {
-        what.push_str(&format!(" {}", size(own)));
+        what.push_str(&format!(" {}", size_text(own)));
     }
     if let Some(step) = &bench.step {
         what.push_str(&format!(" {step}"));

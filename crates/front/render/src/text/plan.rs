@@ -66,7 +66,7 @@ fn suite_line(suite: &SuitePlan) -> String {
     let sizes: Vec<&str> = suite.sizes.iter().map(|size| size.name.as_str()).collect();
     match (suite.of, sizes.as_slice()) {
         (Quantity::Frames, []) => format!("{tests} at the sizes of the streams"),
-        (Quantity::Frames, [one]) => format!("{tests} at {}", crate::suite::size(one)),
+        (Quantity::Frames, [one]) => format!("{tests} at {}", wb_model::bench::size_text(one)),
         (Quantity::Frames, all) => format!("{tests} at {} B", all.join(", ")),
         (of, _) => format!("{tests} of {}", of.name()),
     }

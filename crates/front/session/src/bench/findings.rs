@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use wb_model::{
     Criterion, LimitedBy, Limiter, Plan, Verdict,
-    bench::{BenchResult, LbLimit, SuiteResult, SuiteTest},
+    bench::{BenchResult, LbLimit, SuiteResult},
     counted,
     criteria::Bound,
     plan::Procedure,
@@ -72,7 +72,7 @@ impl<'a> Finding<'a> {
     /// Returns true if the plan says what the device has to keep.
     fn has_goals(&self) -> bool {
         match self.result {
-            BenchResult::Suite(suite) => suite.test == SuiteTest::Y1564,
+            BenchResult::Suite(suite) => suite.test.def().has_services,
             BenchResult::Lb(_) => false,
         }
     }
@@ -80,7 +80,7 @@ impl<'a> Finding<'a> {
     /// Known values of the parts for a criterion.
     fn known(&self, criterion: &Criterion) -> Vec<f64> {
         match self.result {
-            BenchResult::Suite(suite) => suite.known(&criterion.metric),
+            BenchResult::Suite(suite) => suite.known(criterion),
             BenchResult::Lb(_) => Vec::new(),
         }
     }

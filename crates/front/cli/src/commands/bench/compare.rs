@@ -7,14 +7,12 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use wb_figures::{Better, Def, Unit};
 use wb_model::{
     Report,
-    bench::{BenchResult, LbLimit, LbResult, Quantity, Share, SuiteResult, SuiteTest},
+    bench::{BenchResult, LbLimit, LbResult, Quantity, Share, SuiteResult},
 };
-use wb_render::{
-    figures::{count, ratio, time_ns},
-    table::Table,
-};
+use wb_render::table::Table;
 
 use crate::{
     commands::report::read,
@@ -75,24 +73,12 @@ impl Change {
     }
 }
 
-/// Kind of a figure, which decides its format and direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Load or number; higher is better.
-    Load,
-    /// Time in ns; lower is better.
-    Time,
-    /// Loss as a share of 1; lower is better.
-    Loss,
-    /// Number of passed steps; higher is better.
-    Steps,
-}
-
 /// Figure of one report.
 #[derive(Clone, Debug, PartialEq)]
 struct Figure {
-    kind: Kind,
-    unit: String,
+    unit: Unit,
+    /// True if a higher value is better.
+    is_higher_better: bool,
     /// Absent if not comparable, for the reason in `why`. 0 if no load passed.
     value: Option<f64>,
     /// True if the value is a lower bound: the tester, the plan or time was the limit, not the device.
@@ -101,8 +87,6 @@ struct Figure {
     spread: Option<f64>,
     /// Relative width of the search interval.
     interval: Option<f64>,
-    /// True if the figure varies between runs and its spread is unknown, so one value proves little.
-    varies: bool,
     why: String,
 }
 
@@ -152,38 +136,28 @@ struct Row {
     /// Reason why the values are not comparable, or a caveat.
     note: String,
     #[serde(skip)]
-    kind: Option<Kind>,
+    text_unit: Unit,
 }
 
 /// Test, numbered if the report has several of the same name, and frame size.
 type Key = (String, String);
 
 impl Figure {
-    fn new(kind: Kind, unit: &str, value: Option<f64>) -> Self {
+    fn new(unit: Unit, value: Option<f64>) -> Self {
         Self {
-            kind,
-            unit: unit.to_owned(),
+            unit,
+            is_higher_better: true,
             value,
             at_least: false,
             spread: None,
             interval: None,
-            varies: false,
             why: if value.is_some() { "" } else { "not measured" }.to_owned(),
         }
     }
 
-    /// Creates a figure with the spread of a result, or without a value if the result is incomplete.
-    fn of(result: &SuiteResult, kind: Kind, unit: &str, value: Option<f64>) -> Self {
-        let mut figure = Self {
-            spread: result.spread,
-            ..Self::new(kind, unit, value)
-        };
-        if let Some(why) = &result.not_measured {
-            (figure.value, figure.why) = (None, why.clone());
-        } else if result.incomplete {
-            (figure.value, figure.why) = (None, "ended early".to_owned());
-        }
-        figure
+    /// Returns true if one value proves little: times vary between runs, and the spread is unknown.
+    fn is_unsure(&self) -> bool {
+        matches!(self.unit, Unit::Nanoseconds | Unit::Seconds) && self.spread.is_none()
     }
 }
 
@@ -193,134 +167,95 @@ fn interval(limit: Option<f64>, beyond: Option<f64>) -> Option<f64> {
     (beyond > limit && limit > 0.0).then(|| (beyond - limit) / beyond)
 }
 
+/// The main figures of a result, and those of its tables. The first one has the name of the test.
 fn of_suite(result: &SuiteResult) -> Vec<(Key, Figure)> {
-    let key = |test: String| (test, result.size.clone());
-    let name = result.test.name();
-    let one = |kind, unit: &str, value| {
-        vec![(key(name.to_owned()), Figure::of(result, kind, unit, value))]
+    let section = wb_model::bench::section(None, result);
+    let of = match result.of {
+        Quantity::Frames => String::new(),
+        of => format!(" of {}", of.name()),
     };
-    match result.test {
-        SuiteTest::Throughput | SuiteTest::Ndr | SuiteTest::Mfr => {
-            let name = match (&result.goal, result.of) {
-                (Some(goal), _) => goal.clone(),
-                (None, _) => name.to_owned(),
-            };
-            let name = match result.of {
-                Quantity::Frames => name,
-                of => format!("{name} of {}", of.name()),
-            };
-            let name = match &result.burst {
-                Some(burst) => format!("{name} in bursts of {}", burst.frames),
-                None => name,
-            };
-            // A finished search without a limit means that no load passed.
-            let mut figure = Figure::of(
-                result,
-                Kind::Load,
-                &result.unit,
-                Some(result.limit.unwrap_or(0.0)),
-            );
-            figure.at_least = result.tester_limit || result.limited_by != Some(LbLimit::Device);
-            if result.limit.is_none() && figure.at_least && figure.why.is_empty() {
-                (figure.value, figure.why) = (
-                    None,
-                    "no limit found: the tester or the time limit ended the search".to_owned(),
-                );
+    let burst = result.burst.as_ref();
+    let burst = burst.map_or_else(String::new, |b| format!(" in bursts of {}", b.frames));
+    let test = result.goal.as_deref().unwrap_or(result.test.name());
+    let test = format!("{test}{of}{burst}");
+    let is_main = |def: &Def| def.leads && def.better != Better::Neither;
+    let mut list: Vec<(String, Figure)> = Vec::new();
+    let mut add = |name: String, def: &Def, unit: Unit, value: Option<f64>, spread: Option<f64>| {
+        let is_higher_better = def.better == Better::Higher;
+        list.push((
+            name,
+            Figure {
+                is_higher_better,
+                spread,
+                ..Figure::new(unit, value)
+            },
+        ));
+    };
+    let spread = section.figure("spread").and_then(|f| f.value.number());
+    let mut is_first = true;
+    for figure in section.figures.iter().filter(|f| is_main(f.def)) {
+        let name = match std::mem::take(&mut is_first) {
+            true => test.clone(),
+            false => format!("{test} {}", figure.label),
+        };
+        add(name, figure.def, figure.unit, figure.value.number(), spread);
+    }
+    for table in &section.tables {
+        let at = |name: &str| table.columns.iter().position(|def| def.name == name);
+        for (n, def) in table
+            .columns
+            .iter()
+            .enumerate()
+            .filter(|(_, def)| is_main(def))
+        {
+            for row in &table.rows {
+                let keys = table.columns.iter().zip(row).take(table.keys);
+                let keys = keys.filter_map(|(def, value)| Some(def.unit.cell(value.number()?)));
+                let key = keys.collect::<Vec<_>>().join(" ");
+                let spread = at(&format!("{}_spread", def.name)).and_then(|at| row[at].number());
+                let name = format!("{test} {} at {key}", def.label);
+                add(name, def, def.unit, row[n].number(), spread);
             }
-            figure.interval = interval(result.limit, result.beyond);
-            vec![(key(name), figure)]
-        }
-        SuiteTest::Latency => {
-            let row = |row: &wb_model::bench::LatencyRow| {
-                #[allow(clippy::cast_precision_loss)]
-                let whole = |ns: Option<i64>| ns.map(|ns| ns as f64);
-                let median = row.typical_ns.or(whole(row.latency_ns.p50));
-                let times = [
-                    ("median", median, row.p50_spread),
-                    ("p99", whole(row.latency_ns.p99), row.p99_spread),
-                ];
-                let load = ratio(row.load);
-                times.map(|(what, value, spread)| {
-                    let test = format!("{what} latency at {load}");
-                    let figure = Figure {
-                        spread,
-                        varies: true,
-                        ..Figure::of(result, Kind::Time, "ns", value)
-                    };
-                    (key(test), figure)
-                })
-            };
-            let mut rows: Vec<_> = result.latency.iter().flat_map(row).collect();
-            if rows.is_empty() {
-                rows = one(Kind::Time, "ns", None);
-            }
-            rows
-        }
-        SuiteTest::Loss => {
-            let largest = result
-                .curve
-                .iter()
-                .filter_map(|row| row.loss_pct)
-                .reduce(f64::max);
-            one(Kind::Loss, "", largest.map(|loss| loss / 100.0))
-        }
-        SuiteTest::Impact => {
-            let row = |row: &wb_model::bench::ImpactRow| {
-                let at = ratio(row.load_pct / 100.0);
-                let loss = row.loss_pct.map(|loss| loss / 100.0);
-                #[allow(clippy::cast_precision_loss)]
-                let median = row
-                    .latency_ns
-                    .p50
-                    .map(|ns| ns as f64)
-                    .filter(|_| loss.is_some());
-                let delay = Figure {
-                    varies: true,
-                    ..Figure::of(result, Kind::Time, "ns", median)
-                };
-                [
-                    (
-                        key(format!("impact loss at {at}")),
-                        Figure::of(result, Kind::Loss, "", loss),
-                    ),
-                    (key(format!("impact median latency at {at}")), delay),
-                ]
-            };
-            let mut rows: Vec<_> = result.impact.iter().flat_map(row).collect();
-            if rows.is_empty() {
-                rows = one(Kind::Loss, "", None);
-            }
-            rows
-        }
-        SuiteTest::B2b => one(
-            Kind::Load,
-            "frames",
-            result.bursts.as_ref().map(|b| b.average),
-        ),
-        SuiteTest::Recovery => {
-            let average = result.recovery.as_ref().and_then(|r| r.average_s);
-            one(Kind::Time, "ns", average.map(|s| s * 1e9))
-        }
-        SuiteTest::Reset => {
-            let reset = result.reset.as_ref();
-            let seconds = reset.and_then(|r| r.by_loss_s.or(r.by_stamps_s));
-            one(Kind::Time, "ns", seconds.map(|s| s * 1e9))
-        }
-        SuiteTest::Y1564 => {
-            let passed = result.steps.iter().filter(|step| step.passed).count();
-            let steps = (!result.steps.is_empty()).then_some(passed);
-            #[allow(clippy::cast_precision_loss)]
-            let mut rows = one(Kind::Steps, "steps passed", steps.map(|n| n as f64));
-            rows.iter_mut()
-                .for_each(|(_, figure)| figure.interval = Some(0.0));
-            rows
         }
     }
+    if list.iter().any(|(_, figure)| figure.value.is_some()) {
+        list.retain(|(_, figure)| figure.value.is_some());
+    }
+    if list.is_empty() {
+        list.push((test, Figure::new(Unit::Nanoseconds, None)));
+    }
+    for (_, figure) in &mut list {
+        if let Some(why) = &result.not_measured {
+            (figure.value, figure.why) = (None, why.clone());
+        } else if result.incomplete {
+            (figure.value, figure.why) = (None, "ended early".to_owned());
+        }
+    }
+    if let Some((_, figure)) = list.first_mut().filter(|_| result.test.finds_limit()) {
+        figure.at_least = result.tester_limit || result.limited_by != Some(LbLimit::Device);
+        figure.interval = interval(result.limit, result.beyond);
+        let is_over = result.not_measured.is_none() && !result.incomplete;
+        if is_over && figure.value.is_none() {
+            // A finished search without a limit means that no load passed.
+            (figure.value, figure.why) = match figure.at_least {
+                false => (Some(0.0), String::new()),
+                true => (
+                    None,
+                    "no limit found: the tester or the time limit ended the search".to_owned(),
+                ),
+            };
+        }
+    }
+    let size = &result.size;
+    let keyed = list
+        .into_iter()
+        .map(|(name, figure)| ((name, size.clone()), figure));
+    keyed.collect()
 }
 
 fn of_lb(result: &LbResult) -> (Key, Figure) {
     let size = result.size.map(|size| size.to_string()).unwrap_or_default();
-    let mut figure = Figure::new(Kind::Load, &result.unit, result.limit);
+    let mut figure = Figure::new(Unit::Load(result.metric.unit()), result.limit);
     figure.at_least = result.limited_by != LbLimit::Device;
     figure.interval = interval(result.limit, result.beyond);
     match &result.late {
@@ -359,13 +294,12 @@ fn judge(old: &Figure, new: &Figure, repeatability: f64) -> (Change, String) {
         };
         return (Change::NotComparable, format!("{which}: {why}"));
     };
-    if (old.kind, &old.unit) != (new.kind, &new.unit) {
+    if old.unit != new.unit {
         return (Change::NotComparable, "units differ".to_owned());
     }
     // Relative to the larger value, so that only two zeros are undefined.
     let beyond = (b - a).abs() > repeatability * a.abs().max(b.abs());
-    let more = matches!(old.kind, Kind::Load | Kind::Steps);
-    let change = match (beyond, (b > a) == more) {
+    let change = match (beyond, (b > a) == old.is_higher_better) {
         (false, _) => Change::Same,
         (true, true) => Change::Better,
         (true, false) => Change::Worse,
@@ -416,8 +350,8 @@ fn compare(old: &Report, new: &Report, tolerance: Option<f64>) -> Vec<Row> {
         let (before, after) = (find(&old, key), find(&new, key));
         let known: Vec<&Figure> = [&before, &after].into_iter().flatten().collect();
         let repeatability = repeatability(&known, tolerance.unwrap_or(TOLERANCE));
-        let any = known.first();
-        let unsure = |f: &Figure| f.varies && f.spread.is_none() && tolerance.is_none();
+        let unit = known.first().map_or(Unit::None, |figure| figure.unit);
+        let unsure = |f: &Figure| f.is_unsure() && tolerance.is_none();
         let (verdict, note) = match (&before, &after) {
             (Some(a), Some(b)) => match judge(a, b, repeatability) {
                 (Change::Better | Change::Worse, _) if unsure(a) || unsure(b) => (
@@ -434,7 +368,7 @@ fn compare(old: &Report, new: &Report, tolerance: Option<f64>) -> Vec<Row> {
         Row {
             test: key.0.clone(),
             size: key.1.clone(),
-            unit: any.map(|figure| figure.unit.clone()).unwrap_or_default(),
+            unit: unit.symbol().into_owned(),
             old: a,
             new: b,
             change: a
@@ -444,7 +378,7 @@ fn compare(old: &Report, new: &Report, tolerance: Option<f64>) -> Vec<Row> {
             repeatability,
             verdict,
             note,
-            kind: any.map(|figure| figure.kind),
+            text_unit: unit,
         }
     };
     keys.into_iter().map(row).collect()
@@ -503,12 +437,9 @@ fn cell(row: &Row, value: Option<f64>) -> String {
     let Some(value) = value else {
         return "-".to_owned();
     };
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    match row.kind {
-        Some(Kind::Load) if value == 0.0 => "none passed".to_owned(),
-        Some(Kind::Time) => time_ns(value),
-        Some(Kind::Loss) => ratio(value),
-        _ => format!("{} {}", count(value.max(0.0).round() as u64), row.unit),
+    match row.text_unit {
+        Unit::Load(_) if value == 0.0 => "none passed".to_owned(),
+        unit => unit.text(value),
     }
 }
 
@@ -602,7 +533,9 @@ pub(super) fn run(args: &CompareArgs) -> Result<u8> {
 mod tests {
     use proptest::prelude::*;
     use wb_model::{
-        bench::{BurstResult, LatencyRow, LbMetric, LossRow, RecoveryResult, ServiceStep},
+        bench::{
+            BurstResult, LatencyRow, LbMetric, LossRow, RecoveryResult, ServiceStep, SuiteTest,
+        },
         load::LoadTransport,
     };
 
@@ -705,7 +638,10 @@ mod tests {
         let latency = |ns: f64| SuiteResult {
             latency: vec![LatencyRow {
                 load: 0.5,
-                typical_ns: Some(ns),
+                latency_ns: wb_model::Summary {
+                    p50: Some(ns as i64),
+                    ..wb_model::Summary::default()
+                },
                 p50_spread: Some(0.05),
                 ..LatencyRow::default()
             }],
