@@ -429,7 +429,8 @@ impl LoadWorker {
         }
         self.away_from = mono - away_ns;
         if let (Some(zero), Some((turn, _))) = (self.zero, self.last) {
-            self.machine.was_away(turn.saturating_sub(zero), mono - zero);
+            self.machine
+                .was_away(turn.saturating_sub(zero), mono - zero);
         }
         self.behind_until = Some(mono.saturating_add(away_ns));
         self.unsent_seen = self.unsent();

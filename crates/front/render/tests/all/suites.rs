@@ -50,7 +50,9 @@ fn a_void_row_of_a_loss_curve_has_no_rate() {
     let mut curve = samples::loss("64", 0.2);
     curve.curve[1].offered = 1_234_567.0;
     let text = plain(&samples::report(vec![curve]), false);
-    let rows = text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>());
+    let rows = text
+        .lines()
+        .map(|l| l.split_whitespace().collect::<Vec<_>>());
     let is_void = |cells: &Vec<&str>| *cells == ["64", "90", "%", "-", "-"];
     assert_eq!(rows.filter(is_void).count(), 1, "{text}");
     assert!(text.contains("no valid trial at 90 %"), "{text}");
@@ -94,7 +96,10 @@ fn a_tester_that_was_the_limit_is_the_headline() {
     let text = plain(&samples::report(vec![r.clone()]), false);
     let row = text.lines().find(|l| l.ends_with("6  tester"));
     assert!(row.is_some(), "{text}");
-    assert!(text.contains("! tester limit: at least 2,976,190 fps"), "{text}");
+    assert!(
+        text.contains("! tester limit: at least 2,976,190 fps"),
+        "{text}"
+    );
     (r.limit, r.throughput_fps) = (None, None);
     let text = plain(&samples::report(vec![r.clone()]), false);
     assert!(text.contains("! tester limit: no load"), "{text}");
@@ -134,7 +139,16 @@ fn bursts_have_their_gap() {
         .map(|l| l.split_whitespace().collect())
         .collect();
     for expected in [
-        ["size", "burst", "theoretical", "fps", "throughput", "fps", "gap"].as_slice(),
+        [
+            "size",
+            "burst",
+            "theoretical",
+            "fps",
+            "throughput",
+            "fps",
+            "gap",
+        ]
+        .as_slice(),
         &["64", "1,024", "14,880,952", "7,440,476", "68.8", "us"],
     ] {
         let is_there = lines.iter().any(|line| line.starts_with(expected));
@@ -538,10 +552,7 @@ fn plots_are_those_of_rfc_2544() {
     let document = page(samples::full());
     let by_size = plot(&document, "throughput-by-size");
     let names: Vec<&str> = by_size.series.iter().map(|s| s.name.as_str()).collect();
-    assert_eq!(
-        names[..2],
-        ["theoretical", "throughput"]
-    );
+    assert_eq!(names[..2], ["theoretical", "throughput"]);
     let (line, most) = (&by_size.series[0].values, &by_size.series[1].values);
     assert_eq!(
         (line.len(), line[6]),
