@@ -352,10 +352,7 @@ impl<'a, B: Bench> Tester<'a, B> {
 
     /// Returns true if the loss or the forwarded rate itself is the result.
     const fn tells_loss(&self) -> bool {
-        matches!(
-            self.test,
-            SuiteTest::Loss | SuiteTest::Mfr | SuiteTest::Impact
-        )
+        self.test.def().tells_loss
     }
 
     fn note_bounds(&mut self, judged: &JudgedTrial) {

@@ -47,6 +47,7 @@ pub(super) const TEST: TestDef = TestDef {
             Some("these trials do not measure throughput".to_owned()),
         )
     },
+    tells_loss: true,
     ..named!("impact", "impact", "RFC 5180")
 };
 

@@ -28,6 +28,7 @@ pub(super) const TEST: TestDef = TestDef {
             .plots(&PLOTS)
             .note(Tone::Plain, void)
     },
+    tells_loss: true,
     ..named!("loss", "frame loss rate", "RFC 2544 section 26.3")
 };
 

@@ -34,6 +34,7 @@ pub(super) const TEST: TestDef = TestDef {
             .plots(&PLOTS)
             .note(Tone::Plain, Some(terms.to_owned()))
     },
+    tells_loss: true,
     ..named!("mfr", "maximum forwarding rate", "RFC 2889 section 5.6.1")
 };
 

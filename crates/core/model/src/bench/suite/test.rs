@@ -33,6 +33,8 @@ pub struct TestDef {
     pub needs_throughput: bool,
     /// True if the load may also be counted in connections or requests.
     pub takes_connections: bool,
+    /// True if the loss or the forwarded rate itself is the result, so that its trials neither pass nor fail.
+    pub tells_loss: bool,
     /// True if its trials are bursts, so that loads are numbers of frames.
     pub sends_bursts: bool,
     /// True if the plan holds its pass criteria: the attributes of services.
@@ -63,6 +65,7 @@ macro_rules! named {
             searches: false,
             needs_throughput: false,
             takes_connections: false,
+            tells_loss: false,
             sends_bursts: false,
             has_services: false,
             metrics: |_| vec![$name],
