@@ -32,8 +32,8 @@ pub use suite::{
     BURST_LENGTHS, BurstResult, BurstTest, CONFORMANCE, FILTER_CONDITIONS, GoalPlan, ImpactRow,
     ImpactTest, LatencyRow, LatencyTest, Load, LossRow, ManagementPlan, Method, MfrResult, MfrRow,
     MlrLoad, MlrResult, Modifier, Quantity, RecoveryResult, RecoveryTest, ResetResult, ResetTest,
-    Service, ServiceResult, ServiceStep, SuiteCase, SuiteDevice, SuitePlan, SuiteSearch, SuiteTest,
-    SuiteTimes, TestDef, TestSize, in_bursts, section, sections, size_text,
+    Service, ServiceResult, ServiceStep, SoakTest, SuiteCase, SuiteDevice, SuitePlan, SuiteSearch,
+    SuiteTest, SuiteTimes, TestDef, TestSize, in_bursts, section, sections, size_text,
 };
 pub use suite_modifiers::{FilterCondition, MANAGEMENT, ROUTING, filter_conditions};
 pub use suite_report::{

@@ -10,6 +10,7 @@
 //! | `b2b` | `bursts` | RFC 9004 |
 //! | `recovery` | `recovery` | RFC 2544 section 26.5 |
 //! | `reset` | `reset` | RFC 6201 |
+//! | `soak` | `soak` | one load for a long time |
 //! | `y1564` | `services` | ITU-T Y.1564 |
 //!
 //! All of them request trials from `Tester`. A trial is the plan's own jobs with another load on one of them
@@ -28,6 +29,7 @@ mod recovery;
 mod reset;
 mod services;
 mod shape;
+mod soak;
 mod tester;
 mod throughput;
 
@@ -263,6 +265,7 @@ impl<'a, B: Bench> RunningSuite<'a, B> {
             SuiteTest::B2b => bursts::measure_bursts(&mut tester, known, &mut result),
             SuiteTest::Recovery => recovery::measure_recovery(&mut tester, known, &mut result),
             SuiteTest::Reset => reset::measure_reset(&mut tester, known, &mut result),
+            SuiteTest::Soak => soak::measure_soak(&mut tester, known, &mut result),
             SuiteTest::Y1564 => services::measure_services(&mut tester, &mut result),
         };
         if let Err(stop) = &made {

@@ -23,6 +23,7 @@ mod ndr;
 mod recovery;
 mod reset;
 mod section;
+mod soak;
 mod test;
 mod throughput;
 mod y1564;
@@ -37,6 +38,7 @@ pub use self::{
     recovery::{RecoveryResult, RecoveryTest},
     reset::{ResetResult, ResetTest},
     section::{in_bursts, section, sections, size_text},
+    soak::SoakTest,
     test::{SuiteTest, TestDef},
     y1564::{Service, ServiceResult, ServiceStep},
 };
@@ -91,6 +93,9 @@ pub struct SuitePlan {
     pub recovery: RecoveryTest,
     /// Reset (RFC 6201).
     pub reset: ResetTest,
+    /// One load for a long time.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub soak: SoakTest,
     /// Services, each with a configuration test, and one performance test of all together (ITU-T Y.1564).
     #[serde(rename = "service", skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<Service>,
@@ -452,6 +457,7 @@ impl Default for SuitePlan {
             b2b: BurstTest::default(),
             recovery: RecoveryTest::default(),
             reset: ResetTest::default(),
+            soak: SoakTest::default(),
             services: Vec::new(),
             modifiers: Vec::new(),
             burst_lengths: BURST_LENGTHS.to_vec(),

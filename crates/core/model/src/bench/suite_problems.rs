@@ -119,6 +119,9 @@ impl SuitePlan {
                 check_streams(&plan.traffic[n], found);
             }
         }
+        self.tests
+            .iter()
+            .for_each(|test| (test.def().check)(self, found));
         self.check_modifiers(plan, found);
         self.check_loads(found);
         self.check_times(found);

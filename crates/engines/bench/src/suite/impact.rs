@@ -3,6 +3,8 @@
 //! RFC 5180 proposes this test for hop-by-hop options: every router on the path must process them, usually in a slow
 //! path. The throughput of such frames means little; loss-free forwarding means more.
 
+use std::time::Duration;
+
 use wb_model::bench::{ImpactRow, SuiteResult, TrialPurpose};
 
 use super::{SizeFacts, SuiteStop, judge, shape::TrialAmount, tester::Tester};
@@ -23,35 +25,43 @@ pub(super) fn measure_impact<B: Bench>(
     tester.goal = 0.0;
     for share in &suite.impact.loads {
         let load = known.maximum * share.0;
-        let shape = tester.trial_shape(
-            TrialAmount::Load(load),
-            suite.times.trial.0,
-            TrialPurpose::Measure,
-        );
-        let trial = tester.run_trial(&shape, None)?.trial;
-        let is_valid = trial.outcome.is_valid();
-        if is_valid && trial.nic_drops > 0 {
-            result.notes.push(format!(
-                "at {:.0} fps {}: the device's loss is a lower bound",
-                trial.offered,
-                dropped_by_tester(trial.nic_drops)
-            ));
-        }
-        result.notes.extend(judge::tester_loss_note(&trial));
-        result.impact.push(ImpactRow {
-            load_pct: share.0 * 100.0,
-            offered_fps: trial.offered,
-            tx: trial.tx,
-            lost: is_valid.then(|| trial.lost_by_device()),
-            loss_pct: is_valid.then_some(100.0 * trial.loss_ratio),
-            latency_ns: trial.latency_ns,
-            rose: trial.rose,
-            void: match is_valid {
-                true => String::new(),
-                false => trial.reason,
-            },
-        });
+        measure_load(tester, known, load, suite.times.trial.0, result)?;
     }
     result.confirmed = result.impact.iter().all(|row| row.lost.is_some());
+    Ok(())
+}
+
+/// Measures loss and delay at one load.
+pub(super) fn measure_load<B: Bench>(
+    tester: &mut Tester<'_, B>,
+    known: &SizeFacts,
+    load: f64,
+    duration: Duration,
+    result: &mut SuiteResult,
+) -> Result<(), SuiteStop<B::Error>> {
+    let shape = tester.trial_shape(TrialAmount::Load(load), duration, TrialPurpose::Measure);
+    let trial = tester.run_trial(&shape, None)?.trial;
+    let is_valid = trial.outcome.is_valid();
+    if is_valid && trial.nic_drops > 0 {
+        result.notes.push(format!(
+            "at {:.0} fps {}: the device's loss is a lower bound",
+            trial.offered,
+            dropped_by_tester(trial.nic_drops)
+        ));
+    }
+    result.notes.extend(judge::tester_loss_note(&trial));
+    result.impact.push(ImpactRow {
+        load_pct: (100.0 * load / known.maximum * 1e6).round() / 1e6,
+        offered_fps: trial.offered,
+        tx: trial.tx,
+        lost: is_valid.then(|| trial.lost_by_device()),
+        loss_pct: is_valid.then_some(100.0 * trial.loss_ratio),
+        latency_ns: trial.latency_ns,
+        rose: trial.rose,
+        void: match is_valid {
+            true => String::new(),
+            false => trial.reason,
+        },
+    });
     Ok(())
 }

@@ -23,6 +23,7 @@ mod mixes;
 mod modifiers;
 mod random;
 mod services;
+mod soak;
 mod vectors;
 
 use wb_bench::{BenchEnd, suite};

@@ -277,6 +277,7 @@ pub(crate) fn plan_reference() -> String {
         ("BurstTest", "[procedure.suite.b2b]"),
         ("RecoveryTest", "[procedure.suite.recovery]"),
         ("ResetTest", "[procedure.suite.reset]"),
+        ("SoakTest", "[procedure.suite.soak]"),
         ("Service", "[[procedure.suite.service]]"),
         ("ManagementPlan", "[procedure.suite.management]"),
         ("SuiteDevice", "[procedure.suite.device]"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use wb_figures::{Field, Tone, Unit, counter, derived, fields};
+use wb_figures::{Field, Section, Tone, Unit, counter, derived, fields};
 
 use super::{
     FPS, Share,
@@ -12,44 +12,57 @@ use super::{
     section::percent,
     test::{TestDef, named},
 };
-use crate::{bench::SuiteResult, criteria::statistics, figures::FRAMES, report::Summary};
+use crate::{
+    bench::SuiteResult,
+    criteria::{Criterion, statistics},
+    figures::FRAMES,
+    report::Summary,
+};
 
 pub(super) const TEST: TestDef = TestDef {
     metrics: |_| std::iter::once("loss").chain(statistics()).collect(),
-    values: |r, criterion| match criterion.metric.as_str() {
+    values,
+    has_failed: |r| is_all_lost(&losses(r)),
+    is_void: |r| r.impact.iter().all(|row| row.lost.is_none()),
+    add_to: |r, _, section| {
+        let terms = "these trials do not measure throughput";
+        loss_and_delay(r, section).note(Tone::Plain, Some(terms.to_owned()))
+    },
+    tells_loss: true,
+    ..named!("impact", "impact", "RFC 5180")
+};
+
+/// Values of loss or of a statistic of the delay, one for each load.
+pub(super) fn values(r: &SuiteResult, criterion: &Criterion) -> Vec<Option<f64>> {
+    match criterion.metric.as_str() {
         "loss" => losses(r),
         statistic => {
             let of = |row: &ImpactRow| row.delay()?.statistic(statistic);
             r.impact.iter().map(of).collect()
         }
-    },
-    has_failed: |r| is_all_lost(&losses(r)),
-    is_void: |r| r.impact.iter().all(|row| row.lost.is_none()),
-    add_to: |r, _, section| {
-        let mut section = section
-            .figures(LARGEST, r)
-            .table("Loss and delay by load", ROW, &r.impact)
-            .keys(1);
-        for row in &r.impact {
-            let at = percent(row.load_pct);
-            let void = (!row.void.is_empty()).then(|| format!("at {at}: void: {}", row.void));
-            section = section.note(Tone::Plain, void);
-            let rose = row.rose.iter().filter(|(_, n)| **n > 0);
-            let rose: Vec<String> = rose
-                .map(|(name, n)| format!("{name} {}", wb_figures::text::count(*n)))
-                .collect();
-            let rose =
-                (!rose.is_empty()).then(|| format!("at {at}: counters rose: {}", rose.join(", ")));
-            section = section.note(Tone::Plain, rose);
-        }
-        section.note(
-            Tone::Plain,
-            Some("these trials do not measure throughput".to_owned()),
-        )
-    },
-    tells_loss: true,
-    ..named!("impact", "impact", "RFC 5180")
-};
+    }
+}
+
+/// Adds loss and delay by load, with the counters that rose.
+pub(super) fn loss_and_delay<'a>(r: &'a SuiteResult, section: Section<'a>) -> Section<'a> {
+    let mut section = section
+        .figures(LARGEST, r)
+        .table("Loss and delay by load", ROW, &r.impact)
+        .keys(1);
+    for row in &r.impact {
+        let at = percent(row.load_pct);
+        let void = (!row.void.is_empty()).then(|| format!("at {at}: void: {}", row.void));
+        section = section.note(Tone::Plain, void);
+        let rose = row.rose.iter().filter(|(_, n)| **n > 0);
+        let rose: Vec<String> = rose
+            .map(|(name, n)| format!("{name} {}", wb_figures::text::count(*n)))
+            .collect();
+        let rose =
+            (!rose.is_empty()).then(|| format!("at {at}: counters rose: {}", rose.join(", ")));
+        section = section.note(Tone::Plain, rose);
+    }
+    section
+}
 
 static LARGEST: &[Field<SuiteResult>] = fields!(SuiteResult:
     derived!("maximum", "load 100 %", FPS, |r| (&r.maximum).into()),
@@ -66,7 +79,7 @@ static ROW: &[Field<ImpactRow>] = fields!(ImpactRow:
 );
 
 /// Loss at each load as a share of 1.
-fn losses(r: &SuiteResult) -> Vec<Option<f64>> {
+pub(super) fn losses(r: &SuiteResult) -> Vec<Option<f64>> {
     r.impact.iter().map(ImpactRow::loss).collect()
 }
 

@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use wb_figures::Section;
 
 use super::{
-    Quantity, SuitePlan, b2b, impact, latency, loss, mfr, ndr, recovery, reset, throughput, y1564,
+    Quantity, SuitePlan, b2b, impact, latency, loss, mfr, ndr, recovery, reset, soak, throughput,
+    y1564,
 };
-use crate::{bench::SuiteResult, criteria::Criterion, units::ParseUnitError};
+use crate::{bench::SuiteResult, criteria::Criterion, units::ParseUnitError, validate::Findings};
 
 /// Adds the figures, tables and notes of a test to the section of one result.
 type AddTo = for<'a> fn(&'a SuiteResult, Option<&SuitePlan>, Section<'a>) -> Section<'a>;
@@ -44,6 +45,8 @@ pub struct TestDef {
     /// Values of a result for a criterion with one of these metrics, one for each load or repetition: loads in the unit
     /// of the limit, times in ns, shares of 1. An unknown value is `None`.
     pub(crate) values: fn(&SuiteResult, &Criterion) -> Vec<Option<f64>>,
+    /// Checks the keys of the plan for the test.
+    pub(crate) check: fn(&SuitePlan, &mut Findings),
     /// Returns true if the device failed the test.
     pub(crate) has_failed: fn(&SuiteResult) -> bool,
     /// What a device did that failed.
@@ -70,6 +73,7 @@ macro_rules! named {
             has_services: false,
             metrics: |_| vec![$name],
             values: |_, _| Vec::new(),
+            check: |_, _| (),
             has_failed: |_| false,
             failure: "nothing was forwarded",
             is_void: |result| result.test.finds_limit() && result.limit.is_none(),
@@ -126,6 +130,8 @@ tests! {
     Recovery = recovery;
     /// Time without forwarding after a reset of the device (RFC 6201).
     Reset = reset;
+    /// Loss and delay at a share of the throughput for a long time.
+    Soak = soak;
     /// Activation of services (ITU-T Y.1564).
     Y1564 = y1564;
 }
