@@ -59,9 +59,10 @@ pub(crate) fn readable<'a>(axis: Y, series: impl IntoIterator<Item = &'a Series>
     }
 }
 
-/// A vertical axis for a figure: shares reach from 0 to 100 %.
+/// A vertical axis for figures: shares reach from 0 to 100 %. With several lines the legend has their names.
 fn vertical(def: &Def, unit: Unit, series: &[Series]) -> Y {
-    let axis = Y::new(def.label, &scaled(unit).1);
+    let label = if series.len() > 1 { "" } else { def.label };
+    let axis = Y::new(label, &scaled(unit).1);
     match unit {
         Unit::Share => axis.up_to(100),
         _ => readable(axis, series),
