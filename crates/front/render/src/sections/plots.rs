@@ -59,9 +59,12 @@ pub(crate) fn readable<'a>(axis: Y, series: impl IntoIterator<Item = &'a Series>
     }
 }
 
-/// A vertical axis for figures: shares reach from 0 to 100 %. With several lines the legend has their names.
-fn vertical(def: &Def, unit: Unit, series: &[Series]) -> Y {
-    let label = if series.len() > 1 { "" } else { def.label };
+/// A vertical axis: shares reach from 0 to 100 %. Several figures have their names in the legend only.
+fn vertical(figures: &[&Def], unit: Unit, series: &[Series]) -> Y {
+    let label = match figures {
+        [one] => one.label,
+        _ => "",
+    };
     let axis = Y::new(label, &scaled(unit).1);
     match unit {
         Unit::Share => axis.up_to(100),
@@ -128,7 +131,10 @@ fn columns(table: &Table<'_>, x: &str, names: &[&str], name: &str, title: &str) 
     let series: Vec<Series> = series.collect();
     let y = match is_time {
         true => Y::new(first.label, &scaled(first.unit).1),
-        false => vertical(first, first.unit, &series),
+        false => {
+            let figures: Vec<&Def> = lines.iter().map(|(def, _)| *def).collect();
+            vertical(&figures, first.unit, &series)
+        }
     };
     (!is_time || xs.len() > 1)
         .then(|| Plot::new(name, title, axis, y, xs, series))
@@ -179,7 +185,7 @@ fn by_job(
         Unit::None => X::scaled(def_x.label, Scale::Counts),
         unit => X::linear(def_x.label, &scaled(unit).1),
     };
-    let y = vertical(def_y, def_y.unit, &series);
+    let y = vertical(&[def_y], def_y.unit, &series);
     Plot::new(name, title, axis, y, xs, series).map(Plot::joined)
 }
 
@@ -241,7 +247,8 @@ fn by_parameter(jobs: &[Job<'_>], names: &[&str], name: &str, title: &str) -> Op
         series.extend(own);
     }
     let (def, unit) = first?;
-    let y = vertical(def, unit, &series);
+    let figures = vec![def; names.len()];
+    let y = vertical(&figures, unit, &series);
     let x = X::scaled(parameter, Scale::Names(places.clone()));
     let xs = (0..places.len()).map(|i| i as f64).collect();
     Plot::new(name, title, x, y, xs, series)
