@@ -500,15 +500,42 @@ fn broken_off<B: Bench>(
 fn first(known: &SizeFacts, suite: &SuitePlan) -> f64 {
     match known.maximum.is_finite() {
         true => known.maximum,
-        false => search_minimum(suite).max(UNKNOWN),
+        false => search_minimum(known, suite).max(UNKNOWN),
     }
 }
 
-/// Lower limit of the search.
-fn search_minimum(suite: &SuitePlan) -> f64 {
-    match suite.min {
-        Some(Load::Number(number)) => number as f64,
-        Some(Load::Rate(Rate::Pps(pps))) => pps.as_f64(),
-        _ => 1.0,
+/// Lower limit of the search, in the unit of the load. A share of an unknown line rate is no limit.
+fn search_minimum(known: &SizeFacts, suite: &SuitePlan) -> f64 {
+    let least = suite.min.and_then(|min| match min {
+        Load::Rate(Rate::Percent(share)) => Some(known.theoretical? * share.as_f64() / 100.0),
+        load => frames_per_second(load, known.mean.unwrap_or_default(), None),
+    });
+    least.unwrap_or(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_load_of_a_search_is_that_of_the_plan() {
+        let known = SizeFacts {
+            mean: Some(64.0),
+            theoretical: Some(1_000_000.0),
+            ..SizeFacts::default()
+        };
+        let least = |min: Option<&str>| {
+            let suite = SuitePlan {
+                min: min.map(|min| min.parse().unwrap()),
+                ..SuitePlan::default()
+            };
+            search_minimum(&known, &suite)
+        };
+        assert_eq!(least(None), 1.0);
+        assert_eq!(least(Some("2kpps")), 2e3);
+        assert_eq!(least(Some("300")), 300.0);
+        // 84 bytes with preamble and gap are 672 bits.
+        assert_eq!(least(Some("672mbps")), 1e6);
+        assert_eq!(least(Some("25%")), 250e3);
     }
 }

@@ -88,7 +88,7 @@ pub(super) fn find<B: Bench>(
         Some(share) if known.maximum.is_finite() => {
             tester.left.trials = (1.0 / share.0).log2().ceil() as u32 + 1;
             let all = Binary {
-                minimum: search_minimum(suite),
+                minimum: search_minimum(known, suite),
                 resolution: known.maximum * share.0,
                 loss_goal: suite.search.loss.0,
                 repeats: suite.search.repeats,
@@ -108,7 +108,7 @@ pub(super) fn find<B: Bench>(
             let all = Search {
                 first: first(known, suite),
                 maximum: known.maximum,
-                minimum: search_minimum(suite),
+                minimum: search_minimum(known, suite),
                 resolution: precision,
                 most_trials: MOST_TRIALS,
                 most_confirmations: MOST_CONFIRMATIONS,
@@ -240,7 +240,7 @@ fn search_goals<B: Bench>(
     };
     let all = Mlr {
         goals,
-        minimum: search_minimum(suite).max(least),
+        minimum: search_minimum(known, suite).max(least),
         maximum,
         time_limit: suite.search.budget.0,
         warm_up: (suite.times.warm_up && known.ceiling.is_none()).then_some(one),
