@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use wb_figures::Better;
+use wb_model::Verdict;
 
 use super::{
     Run, content,
@@ -123,6 +124,15 @@ fn differing(runs: &[Run]) -> Vec<String> {
     values.collect()
 }
 
+/// Names of the runs that say nothing about the device, or too little: they were invalid or ended early.
+fn void(runs: &[Run]) -> Vec<&str> {
+    let is_void = |run: &&Run| matches!(run.report.verdict, Verdict::Invalid | Verdict::Incomplete);
+    runs.iter()
+        .filter(is_void)
+        .map(|run| run.name.as_str())
+        .collect()
+}
+
 /// A table with a column for each run.
 fn beside(caption: &str, runs: &[Run]) -> Table {
     let mut head = vec![""];
@@ -153,6 +163,13 @@ fn about(runs: &[Run]) -> Section {
             listed.join(", ")
         )));
     }
+    let void = void(runs);
+    if !void.is_empty() {
+        section.blocks.push(Block::Warning(format!(
+            "changes are not rated, as these runs were invalid or ended early: {}",
+            void.join(", ")
+        )));
+    }
     let mut table = beside("", runs);
     let mut row = |name: &str, text: &dyn Fn(&Run) -> String| {
         let cells = runs.iter().map(text);
@@ -178,7 +195,7 @@ fn about(runs: &[Run]) -> Section {
 
 fn figures(runs: &[Run]) -> Section {
     let mut section = Section::new("Differences");
-    let judged = differing(runs).is_empty();
+    let judged = differing(runs).is_empty() && void(runs).is_empty();
     let all: Vec<Vec<Metric>> = runs.iter().map(|run| metrics(&run.report)).collect();
     // In the order of the first run; names that only other runs have come last.
     let mut names: Vec<(&str, &str, &str)> = Vec::new();
@@ -244,7 +261,7 @@ fn figures(runs: &[Run]) -> Section {
             "Baseline: {first}. Changes above {} % are marked.",
             MARKED * 100.0
         ),
-        false => format!("Baseline: {first}. The plans differ, so no change is marked."),
+        false => format!("Baseline: {first}. No change is marked; a warning above says why."),
     });
     section
 }

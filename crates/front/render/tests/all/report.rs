@@ -580,6 +580,24 @@ fn runs_of_different_plans_are_not_judged() {
     );
 }
 
+/// An invalid run says nothing about the device, so its figures are neither better nor worse.
+#[test]
+fn invalid_runs_are_not_judged() {
+    for (verdict, is_judged) in [
+        (Verdict::Fail, true),
+        (Verdict::Invalid, false),
+        (Verdict::Incomplete, false),
+    ] {
+        let (before, mut after) = (full(), full());
+        after.jobs[0].totals.lost_frames = Some(0);
+        after.verdict = verdict;
+        let text = markdown(&document(&[run("before", before), run("after", after)]));
+        assert_eq!(text.contains("**better: "), is_judged, "{text}");
+        let why = "invalid or ended early: after";
+        assert_eq!(text.contains(why), !is_judged, "{text}");
+    }
+}
+
 #[test]
 fn differences_are_marked() {
     let (before, mut after) = (full(), full());
