@@ -434,11 +434,11 @@ impl<'a> Section<'a> {
         self.sums.iter().filter(|sum| !self.holds(sum))
     }
 
-    /// Returns true if the sum and all its parts are known.
+    /// Returns true if the sum and its parts are known. Unknown parts that are subtracted count as 0.
     #[must_use]
     pub fn is_known(&self, sum: &Sum) -> bool {
         let names = [sum.whole].into_iter();
-        let mut names = names.chain([sum.parts, sum.minus].concat());
+        let mut names = names.chain(sum.parts.iter().copied());
         names.all(|name| self.count(name).is_some())
     }
 

@@ -553,6 +553,8 @@ fn check_stream(place: &str, stream: &Stream, found: &mut Findings) {
             place, "proto raw has no IP header; remove src, dst and ipv6";
         stream.proto == Proto::Raw && (stream.sport.is_some() || stream.dport.is_some()) =>
             place, "proto raw has no ports; remove sport and dport";
+        stream.proto == Proto::Arp && (stream.sport.is_some() || stream.dport.is_some()) =>
+            place, "proto arp has no ports; remove sport and dport";
     }
     check_size(place, stream, found);
     check_rate(place, stream, found);
@@ -751,6 +753,10 @@ mod tests {
         assert!(said(|s| s.dst = Some("198.19.1.2".parse().unwrap())).contains("no IP header"));
         assert!(said(|s| s.ipv6 = true).contains("no IP header"));
         assert!(said(|s| s.dport = Some("9".parse().unwrap())).contains("no ports"));
+        let arp = said(|s| {
+            (s.proto, s.sport) = (Proto::Arp, Some("9".parse().unwrap()));
+        });
+        assert!(arp.contains("proto arp has no ports"), "{arp}");
     }
 
     #[test]

@@ -284,3 +284,25 @@ fn a_file_that_may_not_grow_ends_a_run_with_its_report() {
     assert_eq!(output.status.code(), Some(4), "{told}");
     assert!(told.contains("File too large"), "{told}");
 }
+
+/// Without tags nobody can tell a duplicate from an original.
+#[test]
+fn untagged_frames_have_no_duplicates_and_no_order() {
+    let report = |tag: &str| {
+        let line = format!(
+            "trial --tx memory:ut{tag} --rx memory:ut{tag} --tag {tag} --count 100 --rate 1kpps --json -q"
+        );
+        let words: Vec<&str> = line.split(' ').collect();
+        let report: Value = serde_json::from_slice(&wirebench(&words).stdout).unwrap();
+        report["totals"].clone()
+    };
+    let (tagged, untagged) = (report("wirebench"), report("none"));
+    for totals in [&tagged, &untagged] {
+        assert_eq!(totals["received_frames"], 100, "{totals}");
+        assert_eq!(totals["lost_frames"], 0, "{totals}");
+    }
+    for key in ["duplicate_frames", "reordered_frames"] {
+        assert_eq!(tagged[key], 0, "{key}");
+        assert!(untagged[key].is_null(), "{key}: {}", untagged[key]);
+    }
+}

@@ -456,11 +456,13 @@ fn received(
         };
         return (totals, omitted);
     }
+    // Without tags nobody can tell a duplicate from an original, nor their order.
+    let has_tags = !offered.is_empty();
     let totals = Totals {
         received_frames: Some(known.received + untagged.received),
         lost_frames: Some(known.lost + untagged.lost),
-        duplicate_frames: Some(known.duplicate),
-        reordered_frames: Some(counters.reordered_frames),
+        duplicate_frames: has_tags.then_some(known.duplicate),
+        reordered_frames: has_tags.then_some(counters.reordered_frames),
         late_frames: Some(counters.late_frames),
         foreign_frames: Some(counters.foreign_frames + known.excess + untagged.excess),
         unplanned_frames: Some(unplanned),
@@ -892,6 +894,24 @@ fn limited_by(
     Limiter::Plan.because(why).into()
 }
 
+/// Warning about untagged frames that arrived in excess of those sent.
+fn untagged_excess((settled, direction): (&SettledDirection, &Direction)) -> Option<String> {
+    let received = settled.measurement.as_ref()?.counters.untagged_frames;
+    let streams = settled.job.streams.iter().zip(&direction.streams);
+    let untagged = streams.filter(|(_, spec)| !is_tagged(&spec.stream));
+    let sent: u64 = untagged
+        .filter_map(|(report, _)| report.totals.offered_frames)
+        .sum();
+    let excess = received.saturating_sub(sent);
+    (direction.tx.is_some() && sent > 0 && excess > 0).then(|| {
+        format!(
+            "{} more arrived than were sent: duplicates or foreign; without tags they look the same, and all count as \
+             foreign",
+            counted_frames(excess)
+        )
+    })
+}
+
 /// Settles the account of all traffic jobs.
 pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
     let mut settled: Vec<SettledDirection> = (0..run.directions.len())
@@ -907,6 +927,12 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         .zip(&run.directions)
         .flat_map(|(settled, direction)| unplanned(run, settled, direction))
         .collect();
+    warnings.extend(
+        settled
+            .iter()
+            .zip(&run.directions)
+            .filter_map(untagged_excess),
+    );
     let mut measured: Vec<Measurement> = settled
         .iter_mut()
         .filter_map(|s| s.measurement.take())
