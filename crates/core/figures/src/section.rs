@@ -88,8 +88,8 @@ pub struct Table<'a> {
     pub is_detail: bool,
     /// Number of rows that are counted elsewhere but not listed.
     pub omitted: u64,
-    /// Number of columns at the start that name a row. Comparisons list the other columns of tables whose rows have
-    /// names.
+    /// Number of columns at the start that name a row, 0 if rows have no names. Comparisons list the other columns of
+    /// rows with names.
     pub keys: usize,
     /// Names of two columns: the tables of several jobs are shown as one matrix, with a row for each value of the first
     /// column and the value of the second in the column of each job.

@@ -71,7 +71,7 @@ impl Unit {
         }
     }
 
-    /// Text of a value in a table whose head has [`Unit::head`].
+    /// Text of a value below a column head with [`Unit::head`].
     #[must_use]
     pub fn cell(self, value: f64) -> String {
         match self {

@@ -285,7 +285,7 @@ fn a_file_that_may_not_grow_ends_a_run_with_its_report() {
     assert!(told.contains("File too large"), "{told}");
 }
 
-/// Without tags nobody can tell a duplicate from an original.
+/// Without tags a duplicate looks like an original.
 #[test]
 fn untagged_frames_have_no_duplicates_and_no_order() {
     let report = |tag: &str| {

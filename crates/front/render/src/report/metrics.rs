@@ -151,7 +151,7 @@ impl List {
         }
     }
 
-    /// Adds the numbers of a table whose rows have names: `p99 at 50 %`.
+    /// Adds the numbers of a table with named rows: `p99 at 50 %`.
     fn rows(&mut self, of: &str, table: &Table<'_>) {
         for row in &table.rows {
             let cells = || table.columns.iter().zip(row);

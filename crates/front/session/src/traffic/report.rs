@@ -456,7 +456,7 @@ fn received(
         };
         return (totals, omitted);
     }
-    // Without tags nobody can tell a duplicate from an original, nor their order.
+    // Without tags a duplicate looks like an original, and there is no order.
     let has_tags = !offered.is_empty();
     let totals = Totals {
         received_frames: Some(known.received + untagged.received),

@@ -1,4 +1,4 @@
-//! What a test of a suite is: its names, criteria, outcome and presentation. The benchmark engine executes it.
+//! Definition of a test of a suite: names, criteria, outcome and presentation. The benchmark engine executes the test.
 
 use std::str::FromStr;
 
@@ -49,7 +49,7 @@ pub struct TestDef {
     pub(crate) check: fn(&SuitePlan, &mut Findings),
     /// Returns true if the device failed the test.
     pub(crate) has_failed: fn(&SuiteResult) -> bool,
-    /// What a device did that failed.
+    /// Behaviour of a device that fails the test, as a clause: `nothing was forwarded`.
     pub failure: &'static str,
     /// Returns true if a result has no valid trials.
     pub(crate) is_void: fn(&SuiteResult) -> bool,
