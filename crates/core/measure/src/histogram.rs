@@ -145,6 +145,22 @@ impl Histogram {
         self.count
     }
 
+    /// Slot of a value.
+    pub(crate) fn slot(value: u64) -> usize {
+        slot_of(value.min(Self::MAX_VALUE))
+    }
+
+    /// Non-empty slots in ascending order with their numbers of values.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let counts = self.used().map(|slot| (slot, self.slots[slot]));
+        counts.filter(|(_, count)| *count > 0)
+    }
+
+    /// Exact sums of the values and of their squares.
+    pub(crate) fn sums(&self) -> (u128, u128) {
+        (self.sum, self.squares)
+    }
+
     /// Number of values above [`Histogram::MAX_VALUE`].
     pub fn clamped(&self) -> u64 {
         self.clamped
@@ -253,6 +269,11 @@ impl SignedHistogram {
     /// Creates a distribution from the absolute values below 0 and the values from 0 on.
     pub fn of_sides(below: Histogram, above: Histogram) -> SignedHistogram {
         SignedHistogram { below, above }
+    }
+
+    /// Absolute values of the values below 0, and values from 0 on.
+    pub(crate) fn sides(&self) -> (&Histogram, &Histogram) {
+        (&self.below, &self.above)
     }
 
     /// Records one value.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wb_figures::merge_fields;
+use wb_measure::EncodedHistogram;
 
 use crate::{
     bench::{BenchResult, LbResult, ProbeReport, SuiteResult},
@@ -126,6 +127,9 @@ pub struct Report {
     /// Distributions of times.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distributions: Vec<Distribution>,
+    /// All distributions at full resolution, if they were asked for (`--histograms`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub histograms: Vec<EncodedHistogram>,
     /// Warnings for the interpretation of the figures, one sentence each.
     #[serde(default)]
     pub warnings: Vec<String>,

@@ -5,7 +5,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use wb_measure::{Outline, outline};
+use wb_measure::{NamedHistogram, Outline, outline};
 
 /// Maximum number of moments. At this number every other moment is dropped, and the spacing of later moments doubles. A
 /// long run therefore keeps between half of this number and this number.
@@ -412,6 +412,12 @@ impl Distribution {
             name: name.to_owned(),
             buckets,
         }
+    }
+
+    /// Creates a distribution from all its values.
+    #[must_use]
+    pub fn of(all: &NamedHistogram) -> Self {
+        Self::from_buckets(&all.of, &all.name, all.values.buckets())
     }
 
     /// Number of values.

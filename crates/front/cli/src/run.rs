@@ -269,6 +269,7 @@ pub(crate) fn carry_out(
     let (quiet, live_json, kind) = (output.quiet, output.live_json, plan.kind.clone());
     let extras = Extras {
         progress: live_json || !quiet,
+        histograms: output.histograms,
         capture: CaptureExtras {
             sink: None,
             zone: TimeZone::system(),

@@ -11,9 +11,10 @@ use wb_model::{
         CaptureReport, CriterionReport, FlowReport, JobReport, PortReport, Rates, WorkerReport,
     },
     socket::SocketReport,
-    timeline::{Distribution, Row, Timeline},
+    timeline::{Row, Timeline},
 };
 
+use wb_measure::NamedHistogram;
 use wb_traffic::DeviceOutcome;
 
 use crate::{End, StartError, bell::Alarm, ports::OpenPort};
@@ -163,7 +164,7 @@ pub(crate) struct Settled {
     pub(crate) socket: Option<SocketReport>,
     pub(crate) probes: Vec<ProbeReport>,
     pub(crate) results: Vec<BenchResult>,
-    pub(crate) distributions: Vec<Distribution>,
+    pub(crate) distributions: Vec<NamedHistogram>,
     /// Criteria that judge the engine, with their results.
     pub(crate) criteria: Vec<CriterionReport>,
     pub(crate) lateness: LatenessReport,

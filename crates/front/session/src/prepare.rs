@@ -56,6 +56,8 @@ pub struct Extras {
     pub progress: bool,
     /// The scripts of HTTP loads, job by job.
     pub scripts: Vec<Scripts>,
+    /// If true, the report has all distributions at full resolution.
+    pub histograms: bool,
     /// Control connection of a server that serves only the client at the other end of this connection.
     pub control_connection: Option<std::net::TcpStream>,
 }
@@ -162,6 +164,7 @@ pub fn prepare(
         _responders: responders,
         neighbours: BTreeMap::new(),
         warnings: Vec::new(),
+        histograms: extras.histograms,
         signals: environment.signals.clone(),
         engines: Vec::new(),
         plan: Plan::default(),
@@ -245,6 +248,7 @@ fn prepare_benchmark(
         _responders: Vec::new(),
         neighbours: BTreeMap::new(),
         warnings,
+        histograms: false,
         signals: environment.signals.clone(),
         plan,
     })

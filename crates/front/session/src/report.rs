@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wb_model::{
     JobKind, LatenessReport, LimitedBy, REPORT_SCHEMA, Report, Verdict,
     report::{ClockReport, CriterionReport, PortReport},
-    timeline::Timeline,
+    timeline::{Distribution, Timeline},
 };
 
 use crate::{
@@ -114,7 +114,11 @@ pub(crate) fn report(
         clock,
         environment: environment(),
         timeline,
-        distributions: sum.distributions,
+        distributions: sum.distributions.iter().map(Distribution::of).collect(),
+        histograms: match run.histograms {
+            true => sum.distributions.iter().map(Into::into).collect(),
+            false => Vec::new(),
+        },
         warnings,
     }
 }

@@ -75,6 +75,8 @@ pub struct Prepared {
     pub(crate) watches: Vec<WatchQueue>,
     pub(crate) addresses: Vec<std::net::SocketAddr>,
     pub(crate) warnings: Vec<String>,
+    /// True if the report has all distributions at full resolution.
+    pub(crate) histograms: bool,
     pub(crate) signals: Signals,
 }
 

@@ -1,21 +1,27 @@
 //! Common parts of the accounts of several engines.
 
 use wb_figures::{Section, Value, text::count};
-use wb_measure::{Histogram, Measurement};
-use wb_model::{Totals, counted, timeline::Distribution};
+use wb_measure::{Histogram, Measurement, NamedHistogram, SignedHistogram};
+use wb_model::{Totals, counted};
 
 use crate::engine::Times;
 
-/// Makes a distribution of times for the report; `None` if nothing was measured.
-pub(crate) fn distribution(of: &str, name: &str, times: &Histogram) -> Option<Distribution> {
-    let buckets = times
-        .buckets()
-        .map(|b| (signed(b.low), signed(b.high), b.count));
-    (times.count() > 0).then(|| Distribution::from_buckets(of, name, buckets))
+/// A distribution of times, unless it is empty.
+pub(crate) fn distribution(of: &str, name: &str, times: &Histogram) -> Option<NamedHistogram> {
+    let values = SignedHistogram::of_sides(Histogram::new(), times.clone());
+    (times.count() > 0).then(|| named(of, name, values))
+}
+
+fn named(of: &str, name: &str, values: SignedHistogram) -> NamedHistogram {
+    NamedHistogram {
+        of: of.to_owned(),
+        name: name.to_owned(),
+        values,
+    }
 }
 
 /// Distributions of a section, as parts of `of`.
-pub(crate) fn distributions_of_section(section: &Section<'_>, of: &str) -> Vec<Distribution> {
+pub(crate) fn distributions_of_section(section: &Section<'_>, of: &str) -> Vec<NamedHistogram> {
     let all = section.times();
     all.filter_map(|(f, _)| match f.value {
         Value::Times(_, Some(histogram)) => distribution(of, f.def.name, histogram),
@@ -24,14 +30,9 @@ pub(crate) fn distributions_of_section(section: &Section<'_>, of: &str) -> Vec<D
     .collect()
 }
 
-fn signed(amount: u64) -> i64 {
-    i64::try_from(amount).unwrap_or(i64::MAX)
-}
-
 /// Distributions of the times that an analyser measured.
-pub(crate) fn distributions_of(of: &str, all: &Measurement) -> Vec<Distribution> {
-    let ipdv = (all.ipdv.count() > 0)
-        .then(|| Distribution::from_buckets(of, "ipdv_ns", all.ipdv.buckets()));
+pub(crate) fn distributions_of(of: &str, all: &Measurement) -> Vec<NamedHistogram> {
+    let ipdv = (all.ipdv.count() > 0).then(|| named(of, "ipdv_ns", all.ipdv.clone()));
     let latency = distribution(of, "latency_ns", &all.latency);
     let inter_arrival = distribution(of, "inter_arrival_ns", &all.inter_arrival);
     [latency, ipdv, inter_arrival]

@@ -14,6 +14,9 @@ pub(crate) struct OutputArgs {
     /// Print the report as one JSON document on standard output.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Add all distributions at full resolution to the JSON report (`histograms`).
+    #[arg(long, requires = "json")]
+    pub(crate) histograms: bool,
     /// Print each snapshot as one line of JSON on standard output during the run.
     #[arg(long)]
     pub(crate) live_json: bool,
@@ -103,6 +106,9 @@ impl OutputArgs {
             plan.criteria.push(Criterion::at_most("loss", limit));
         }
         plan.criteria.extend(self.criteria.iter().cloned());
+        if self.histograms && plan.procedure.is_some() {
+            anyhow::bail!("--histograms applies to single runs; a benchmark reports each trial");
+        }
         if self.print_plan {
             return Ok(());
         }

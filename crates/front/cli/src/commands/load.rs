@@ -251,7 +251,11 @@ pub(crate) fn run_load(
     };
     metrics::serve(&output.metrics, &environment.signals)?;
     let kind = plan.kind.clone();
-    let prepared = prepare(plan, &environment, Extras::default())?;
+    let extras = Extras {
+        histograms: output.histograms,
+        ..Extras::default()
+    };
+    let prepared = prepare(plan, &environment, extras)?;
     if output.verbose {
         prepared.port_lines().iter().for_each(say);
     }

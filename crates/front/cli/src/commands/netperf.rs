@@ -188,6 +188,7 @@ fn measure(
     };
     let extras = Extras {
         progress: live_json,
+        histograms: args.output.histograms,
         ..Extras::default()
     };
     let prepared = prepare(command.plan.clone(), &environment, extras)?;

@@ -324,6 +324,7 @@ fn measure(
     };
     let extras = Extras {
         progress: output.live_json,
+        histograms: output.histograms,
         scripts: vec![scripts],
         ..Extras::default()
     };

@@ -9,6 +9,7 @@ use std::{
 
 use insta::assert_snapshot;
 use serde_json::Value;
+use wb_measure::{EncodedHistogram, NamedHistogram, Summary};
 
 use crate::architecture::sources;
 
@@ -305,4 +306,42 @@ fn untagged_frames_have_no_duplicates_and_no_order() {
         assert_eq!(tagged[key], 0, "{key}");
         assert!(untagged[key].is_null(), "{key}: {}", untagged[key]);
     }
+}
+
+/// Full histograms give the statistics of the report again.
+#[test]
+fn histograms_hold_the_values_of_the_statistics() {
+    let line =
+        "trial --tx memory:hg --rx memory:hg --count 500 --rate 5kpps --allow-unsent --json -q";
+    let report = |more: &str| -> Value {
+        let line = format!("{line}{more}");
+        let words: Vec<&str> = line.split(' ').collect();
+        serde_json::from_slice(&wirebench(&words).stdout).unwrap()
+    };
+    assert!(report("").get("histograms").is_none());
+    let report = report(" --histograms");
+    let all: Vec<EncodedHistogram> = serde_json::from_value(report["histograms"].clone()).unwrap();
+    for name in ["latency_ns", "ipdv_ns", "inter_arrival_ns"] {
+        let own = all.iter().find(|own| own.of.is_empty() && own.name == name);
+        let own = NamedHistogram::try_from(own.unwrap()).unwrap();
+        let summary: Summary = serde_json::from_value(report[name].clone()).unwrap();
+        // A number read from JSON may differ in its last digit.
+        let whole = |summary: Summary| Summary {
+            mean: summary.mean.map(f64::round),
+            stddev: summary.stddev.map(f64::round),
+            ..summary
+        };
+        assert_eq!(whole(own.values.summary()), whole(summary), "{name}");
+    }
+    let refused = wirebench(&[
+        "bench",
+        "ndr",
+        "--tx",
+        "memory:x",
+        "--rx",
+        "memory:x",
+        "--json",
+        "--histograms",
+    ]);
+    assert_eq!(refused.status.code(), Some(2));
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use wb_figures::{Merge, text::time_ns};
 use wb_load::{LoadOutcome, LoadTotals, PhaseTotals};
 use wb_measure::Histogram;
+use wb_measure::NamedHistogram;
 use wb_model::{
     Lateness, LatenessReport, Limit, Limiter, Totals, counted,
     criteria::Measured,
@@ -14,7 +15,6 @@ use wb_model::{
         LoadRouteReport, LoadTransport, LoadWorkerReport, figures::section,
     },
     report::Rates,
-    timeline::Distribution,
 };
 use wb_tcp::{Counters, IcmpNews};
 
@@ -270,7 +270,7 @@ fn together<'a>(jobs: impl Iterator<Item = &'a SettledJob>) -> LoadJobReport {
 }
 
 /// Distributions of response times: one for all jobs together and, if there are several, one for each job.
-fn distributions<'a>(jobs: impl Iterator<Item = &'a SettledJob> + Clone) -> Vec<Distribution> {
+fn distributions<'a>(jobs: impl Iterator<Item = &'a SettledJob> + Clone) -> Vec<NamedHistogram> {
     let several = jobs.clone().nth(1).is_some();
     let mut list = distributions_of_section(&section(&together(jobs.clone())), "");
     for job in jobs.filter(|_| several) {

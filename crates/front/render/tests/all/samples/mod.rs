@@ -267,6 +267,7 @@ pub(crate) fn lossy() -> Report {
         environment: EnvironmentReport::default(),
         timeline: Timeline::default(),
         distributions: Vec::new(),
+        histograms: Vec::new(),
         clock: clock(),
         warnings: vec![
             "port b counted 1,000 drops of its own (rx_dropped): frames were lost between the wire and this program".into(),
