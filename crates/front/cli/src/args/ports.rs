@@ -150,7 +150,7 @@ pub(crate) fn take(cpus: &mut Vec<u32>, workers: u32) -> anyhow::Result<Vec<u32>
     let (left, workers) = (cpus.len(), workers as usize);
     if left > 0 && left < workers {
         anyhow::bail!(
-            "--cpus: {workers} workers need {workers} CPUs, but only {left} left; pass more CPUs or fewer workers"
+            "--cpus: {workers} workers need as many CPUs, but only {left} left; pass more CPUs or fewer workers"
         );
     }
     Ok(cpus.drain(..workers.min(left)).collect())

@@ -21,6 +21,7 @@ use wb_machine::expression::{LINK_ETHERNET, compile};
 use wb_model::{
     Criterion, Plan, Report, Verdict,
     capture::{CaptureJob, Direction},
+    counted,
     criteria::{self, CriterionLimit},
     schema::mismatch,
     text::plan_to_toml,
@@ -452,7 +453,8 @@ pub(crate) fn capture(plan: Plan, mut shown: Shown) -> Result<u8> {
     }
     if unprinted > 0 {
         say(format_args!(
-            "# wirebench: {unprinted} frames were not printed, because the output was read too slowly"
+            "# wirebench: {} not printed, because the output was read too slowly",
+            counted(unprinted, "frame was", "frames were")
         ));
     }
     if let wb_session::End::Fault(text) = &finished.end {

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use wb_machine::privilege::Privileges;
 use wb_model::{
-    Plan, PortPlan, Report, Stream, TrafficJob,
+    Plan, PortPlan, Report, Stream, TrafficJob, counted,
     schema::mismatch,
     units::{FrameSize, Rate, Rational, SizeModel, Span},
 };
@@ -432,7 +432,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<u8> {
     }
     let trials = tour.steps.len();
     let summary = match (early, tour.wrong.as_slice()) {
-        (Some(_), _) => format!("\ninterrupted after {trials} trials"),
+        (Some(_), _) => format!("\ninterrupted after {}", counted(trials, "trial", "trials")),
         (None, []) => {
             format!("\nall {trials} trials add up, and all measurements match the device counters")
         }

@@ -25,7 +25,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use wb_model::{schema::mismatch, units::Span};
+use wb_model::{counted, schema::mismatch, units::Span};
 use wb_pcapng::{LINK_ETHERNET, Precision};
 use wb_render::figures::count;
 use wb_session::input::read_text;
@@ -642,8 +642,8 @@ impl Reading {
             let left_out = input.left_out_blocks();
             if left_out > 0 {
                 say(format_args!(
-                    "wirebench: {} blocks without packets or statistics were not copied",
-                    count(left_out)
+                    "wirebench: not copied: {} without packets or statistics",
+                    counted(count(left_out), "block", "blocks")
                 ));
             }
         }
@@ -656,8 +656,7 @@ impl Reading {
                 let schema = SCHEMA;
                 ReadDocument::Count(CountDocument { schema, packets }).text()?
             } else {
-                let s = if targets.counted == 1 { "" } else { "s" };
-                format!("{} packet{s}", targets.counted)
+                counted(targets.counted, "packet", "packets")
             })?;
         }
         if let Some(verify) = &targets.verify {
@@ -680,15 +679,14 @@ impl Reading {
 
 fn tell_order(reorder: &Reorder) {
     say(format_args!(
-        "wirebench: {} packets were out of order; {} of them were too late for the window and remain \
-         out of order",
-        count(reorder.moved),
+        "wirebench: {} out of order; too late for the window, and still out of order: {}",
+        counted(count(reorder.moved), "packet was", "packets were"),
         count(reorder.too_late)
     ));
     if reorder.hurried > 0 {
         say(format_args!(
-            "wirebench: the window exceeds its memory; {} packets left it early",
-            count(reorder.hurried)
+            "wirebench: the window exceeds its memory; {} early",
+            counted(count(reorder.hurried), "packet left it", "packets left it")
         ));
     }
 }

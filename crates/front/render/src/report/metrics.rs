@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use wb_figures::{Better, Def, Section, Show, Table, Value};
-use wb_model::{Report, Summary};
+use wb_model::{Report, Summary, counted};
 
 use crate::{
     figures::{count, ratio, significant, time_ns},
@@ -37,7 +37,11 @@ impl Metric {
             "share" => ratio(amount),
             "bit/s" => crate::figures::rate_bps(amount),
             unit if amount.fract() == 0.0 && amount < 1e15 => {
-                format!("{} {unit}", count(amount as u64))
+                let one = unit
+                    .strip_suffix('s')
+                    .filter(|_| unit.len() > 3 && !unit.contains('/'))
+                    .unwrap_or(unit);
+                counted(count(amount as u64), one, unit)
             }
             unit if (100.0..1e15).contains(&amount) => {
                 format!("{} {unit}", crate::figures::group(&format!("{amount:.0}")))

@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use wb_model::counted;
 use wb_render::figures::count;
 
 use super::{
@@ -38,12 +39,17 @@ pub(super) fn into_copy(file: &Path, copy: &Path) -> Result<u8> {
         return nothing_whole(&source, trouble);
     };
     written(out.finish(), &name)?;
-    let (whole, records) = (count(source.whole_bytes()), count(source.whole_records()));
+    let whole = count(source.whole_bytes());
+    let records = |one: &str, many: &str| counted(count(source.whole_records()), one, many);
     let from = &source.name;
     let what = match trouble {
-        None => format!("{from}: undamaged; copied all {records} packets to {name}"),
+        None => format!(
+            "{from}: undamaged; copied {} to {name}",
+            records("packet", "packets")
+        ),
         Some(trouble) => format!(
-            "{from}: {trouble}\n{name}: saved the {records} complete packets before it ({whole} bytes)"
+            "{from}: {trouble}\n{name}: saved {} before it ({whole} bytes)",
+            records("complete packet", "complete packets")
         ),
     };
     if name == "-" {
@@ -111,21 +117,23 @@ fn repair(path: &Path) -> Result<u8> {
         );
     }
     let (source, trouble) = read_to_end(source, |_| Ok(()))?;
-    let (whole, records) = (source.whole_bytes(), count(source.whole_records()));
+    let whole = source.whole_bytes();
+    let records = |one: &str, many: &str| counted(count(source.whole_records()), one, many);
     match trouble {
         None => {
             print(&format!(
-                "{name}: undamaged, {records} packets; file unchanged"
+                "{name}: undamaged, {}; file unchanged",
+                records("packet", "packets")
             ));
             Ok(0)
         }
         Some(trouble @ Trouble::Damaged(_)) if whole > 0 => {
             cut(path, file.len(), whole)?;
             print(&format!(
-                "{name}: {trouble}\n{name}: removed {} bytes from the end; {} bytes with {records} complete packets \
-                 remain",
+                "{name}: {trouble}\n{name}: removed {} bytes from the end; {} bytes with {} remain",
                 count(file.len() - whole),
                 count(whole),
+                records("complete packet", "complete packets"),
             ));
             Ok(0)
         }

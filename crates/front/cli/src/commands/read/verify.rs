@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use wb_model::counted;
 use wb_pcapng::LINK_ETHERNET;
 use wb_render::{figures, table::Table};
 use wb_wire::{PktgenTag, Tag, TagFormat, find_tag};
@@ -237,8 +238,8 @@ impl Verify {
         let count = figures::count;
         let head = if rows.is_empty() {
             format!(
-                "no test tag in {} packets: nothing verified",
-                count(self.packets)
+                "no test tag in {}: nothing verified",
+                counted(count(self.packets), "packet", "packets")
             )
         } else {
             let tagged = self.packets - self.untagged;
@@ -289,8 +290,8 @@ impl Verify {
         }
         if self.beyond > 0 {
             text += &format!(
-                "  {} packets of further streams were not checked (limit: {MOST_STREAMS} streams)\n",
-                count(self.beyond)
+                "  not checked: {} of further streams (limit: {MOST_STREAMS} streams)\n",
+                counted(count(self.beyond), "packet", "packets")
             );
         }
         text

@@ -71,7 +71,8 @@ pub(super) fn line<'a>(
                 format!("in the device, between {} and {}", worst.from, worst.to)
             }
         };
-        format!("{share}most of it {place}: {} packets", worst.lost_packets)
+        let packets = wb_model::counted(worst.lost_packets, "packet", "packets");
+        format!("{share}most of it {place}: {packets}")
     });
     Some(PathStat {
         hops,
