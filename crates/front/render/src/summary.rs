@@ -42,9 +42,14 @@ pub(crate) fn main_figures(report: &Report) -> Vec<Main> {
         job: section.job.to_string(),
         leads: leads(section),
     };
+    // A load that carries an HTTP job is a part of that job.
+    let carries = |section: &&Section<'_>| {
+        let of_http = |other: &Section<'_>| other.kind == "http" && other.job == section.job;
+        section.kind == "load" && all.iter().any(of_http)
+    };
     let mut list: Vec<Main> = all
         .iter()
-        .filter(|section| is_part(section) && !is_point(section))
+        .filter(|section| is_part(section) && !is_point(section) && !carries(section))
         .map(of)
         .collect();
     list.extend(points(&all));
