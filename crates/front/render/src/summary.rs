@@ -1,7 +1,7 @@
 //! The first lines of a report: main figures of its jobs, and what to try next.
 
 use wb_figures::{Figure, Section, Show, Value};
-use wb_model::{Limiter, Report, Verdict};
+use wb_model::{Limiter, Report, Verdict, bench};
 
 use crate::{
     figures::time_ns,
@@ -12,8 +12,8 @@ use crate::{
 /// Maximum number of jobs in a summary.
 const MOST_JOBS: usize = 4;
 
-/// Maximum number of points of a sweep or of frame sizes in a summary.
-const MOST_POINTS: usize = 8;
+/// Maximum number of results of one test in a summary.
+const MOST_RESULTS: usize = 8;
 
 /// A main figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,7 @@ pub(crate) fn main_figures(report: &Report) -> Vec<Main> {
         let is_of_frames = ["traffic", "devices"].contains(&section.kind);
         total.is_none() || section.is_total || !is_of_frames
     };
+    // The points of a sweep are rows of a table.
     let is_point = |section: &&Section<'_>| !section.parameters.is_empty();
     let of = |section: &Section<'_>| Main {
         job: section.job.to_string(),
@@ -52,16 +53,16 @@ pub(crate) fn main_figures(report: &Report) -> Vec<Main> {
         .filter(|section| is_part(section) && !is_point(section) && !carries(section))
         .map(of)
         .collect();
-    list.extend(points(&all));
+    list.extend(results(&bench::sections(report)));
     list.retain(|main| !main.leads.is_empty());
     list.truncate(MOST_JOBS);
     list
 }
 
-/// The first main figure of each job with parameters, for each kind: `throughput: 64 B 2,976,190 fps`.
-fn points(all: &[Section<'_>]) -> Vec<Main> {
+/// The first main figure of each result of a suite, test by test: `throughput: 64 B 2,976,190 fps`.
+fn results(all: &[Section<'_>]) -> Vec<Main> {
     let mut list: Vec<Main> = Vec::new();
-    for section in all.iter().filter(|section| !section.parameters.is_empty()) {
+    for section in all {
         let Some(lead) = leads(section).into_iter().next() else {
             continue;
         };
@@ -78,7 +79,7 @@ fn points(all: &[Section<'_>]) -> Vec<Main> {
         }
     }
     for main in &mut list {
-        main.leads.truncate(MOST_POINTS);
+        main.leads.truncate(MOST_RESULTS);
     }
     list
 }
