@@ -9,7 +9,9 @@ use crate::{Better, Def, Field, Kind, Show, Unit, Value};
 /// Meaning of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// An explanation.
+    /// An explanation of the section's words. It is about all sections that have them.
+    Term,
+    /// A statement about this section.
     Plain,
     /// Something is wrong.
     Bad,
@@ -339,6 +341,14 @@ impl<'a> Section<'a> {
         for def in self.tables.iter_mut().flat_map(|table| &mut table.columns) {
             def.unit = unit(def.name, def.unit);
         }
+        self
+    }
+
+    /// Shows a figure whenever it is known.
+    #[must_use]
+    pub fn always(mut self, name: &str) -> Self {
+        let named = self.figures.iter_mut().filter(|f| f.def.name == name);
+        named.for_each(|figure| figure.show = Show::Always);
         self
     }
 

@@ -504,13 +504,14 @@ fn first(known: &SizeFacts, suite: &SuitePlan) -> f64 {
     }
 }
 
-/// Lower limit of the search, in the unit of the load. A share of an unknown line rate is no limit.
+/// Lower limit of the search, in the unit of the load, at most its upper limit. A share of an unknown line rate is no
+/// limit.
 fn search_minimum(known: &SizeFacts, suite: &SuitePlan) -> f64 {
     let least = suite.min.and_then(|min| match min {
         Load::Rate(Rate::Percent(share)) => Some(known.theoretical? * share.as_f64() / 100.0),
         load => frames_per_second(load, known.mean.unwrap_or_default(), None),
     });
-    least.unwrap_or(1.0)
+    least.unwrap_or(1.0).min(known.maximum)
 }
 
 #[cfg(test)]
@@ -522,6 +523,7 @@ mod tests {
         let known = SizeFacts {
             mean: Some(64.0),
             theoretical: Some(1_000_000.0),
+            maximum: 2e6,
             ..SizeFacts::default()
         };
         let least = |min: Option<&str>| {
@@ -537,5 +539,7 @@ mod tests {
         // 84 bytes with preamble and gap are 672 bits.
         assert_eq!(least(Some("672mbps")), 1e6);
         assert_eq!(least(Some("25%")), 250e3);
+        // Only the frame size shows that it is above the highest load.
+        assert_eq!(least(Some("10gbps")), 2e6);
     }
 }

@@ -23,9 +23,12 @@ pub(crate) struct Lead {
     pub(crate) is_bad: bool,
 }
 
-/// Main figures of one job.
+/// Main figures of one job, or the results of one test.
 pub(crate) struct Main {
+    /// Name of the job or of the test.
     pub(crate) job: String,
+    /// Name of the figure of a test with a colon, unless it is that of the test; empty for jobs.
+    pub(crate) figure: String,
     pub(crate) leads: Vec<Lead>,
 }
 
@@ -41,6 +44,7 @@ pub(crate) fn main_figures(report: &Report) -> Vec<Main> {
     let is_point = |section: &&Section<'_>| !section.parameters.is_empty();
     let of = |section: &Section<'_>| Main {
         job: section.job.to_string(),
+        figure: String::new(),
         leads: leads(section),
     };
     // A load that carries an HTTP job is a part of that job.
@@ -53,33 +57,56 @@ pub(crate) fn main_figures(report: &Report) -> Vec<Main> {
         .filter(|section| is_part(section) && !is_point(section) && !carries(section))
         .map(of)
         .collect();
-    list.extend(results(&bench::sections(report)));
     list.retain(|main| !main.leads.is_empty());
     list.truncate(MOST_JOBS);
+    list.extend(results(report));
     list
 }
 
-/// The first main figure of each result of a suite, test by test: `throughput: 64 B 2,976,190 fps`.
-fn results(all: &[Section<'_>]) -> Vec<Main> {
+/// The main figure of each result of a suite, test by test: `throughput 64 B 2,976,190 fps, 128 B none passed`.
+fn results(report: &Report) -> Vec<Main> {
     let mut list: Vec<Main> = Vec::new();
-    for section in all {
-        let Some(lead) = leads(section).into_iter().next() else {
+    for r in report.suite_results() {
+        let section = bench::section(None, r);
+        let Some(own) = section.figures.iter().find(|f| f.def.leads) else {
             continue;
+        };
+        let is_bound =
+            r.is_tester_limit() || r.incomplete || ["plan", "time"].contains(&r.limiter());
+        let value = match (&r.not_measured, own.value.number()) {
+            (Some(_), _) => "not measured".to_owned(),
+            (None, Some(_)) if r.test.finds_limit() && is_bound => {
+                format!("at least {}", shown(own.unit, &own.value))
+            }
+            (None, Some(_)) => shown(own.unit, &own.value),
+            (None, None) if r.test.finds_limit() => r.limiter().to_owned(),
+            (None, None) => "unknown".to_owned(),
         };
         let lead = Lead {
             label: section.job.to_string(),
-            ..lead
+            value,
+            is_bad: r.has_failed(),
         };
         match list.iter_mut().find(|main| main.job == section.kind) {
             Some(main) => main.leads.push(lead),
             None => list.push(Main {
                 job: section.kind.to_owned(),
+                figure: match own.label == section.kind {
+                    true => String::new(),
+                    false => format!("{}: ", own.label),
+                },
                 leads: vec![lead],
             }),
         }
     }
     for main in &mut list {
+        let more = main.leads.len().saturating_sub(MOST_RESULTS);
         main.leads.truncate(MOST_RESULTS);
+        main.leads.extend((more > 0).then(|| Lead {
+            label: format!("and {more} more"),
+            value: String::new(),
+            is_bad: false,
+        }));
     }
     list
 }

@@ -5,9 +5,14 @@
 
 use std::time::Duration;
 
-use wb_model::bench::{ImpactRow, SuiteResult, TrialPurpose};
+use wb_model::bench::{ImpactRow, Share, SuiteResult};
 
-use super::{SizeFacts, SuiteStop, judge, shape::TrialAmount, tester::Tester};
+use super::{
+    SizeFacts, SuiteStop,
+    judge::{self, JudgedTrial},
+    services,
+    tester::Tester,
+};
 use crate::{Bench, dropped_by_tester};
 
 pub(super) fn measure_impact<B: Bench>(
@@ -25,22 +30,24 @@ pub(super) fn measure_impact<B: Bench>(
     tester.goal = 0.0;
     for share in &suite.impact.loads {
         let load = known.maximum * share.0;
-        measure_load(tester, known, load, suite.times.trial.0, result)?;
+        measure_load(tester, *share, load, suite.times.trial.0, result)?;
     }
     result.confirmed = result.impact.iter().all(|row| row.lost.is_some());
     Ok(())
 }
 
-/// Measures loss and delay at one load.
+/// Measures loss and delay at one load, and at an interruption its part until then.
 pub(super) fn measure_load<B: Bench>(
     tester: &mut Tester<'_, B>,
-    known: &SizeFacts,
+    share: Share,
     load: f64,
     duration: Duration,
     result: &mut SuiteResult,
 ) -> Result<(), SuiteStop<B::Error>> {
-    let shape = tester.trial_shape(TrialAmount::Load(load), duration, TrialPurpose::Measure);
-    let trial = tester.run_trial(&shape, None)?.trial;
+    let (judged, stop) = services::run_trial(tester, load, duration);
+    let Some(JudgedTrial { trial, .. }) = judged else {
+        return stop.map_or(Ok(()), Err);
+    };
     let is_valid = trial.outcome.is_valid();
     if is_valid && trial.nic_drops > 0 {
         result.notes.push(format!(
@@ -51,7 +58,7 @@ pub(super) fn measure_load<B: Bench>(
     }
     result.notes.extend(judge::tester_loss_note(&trial));
     result.impact.push(ImpactRow {
-        load_pct: (100.0 * load / known.maximum * 1e6).round() / 1e6,
+        load_pct: share.0 * 100.0,
         offered_fps: trial.offered,
         tx: trial.tx,
         lost: is_valid.then(|| trial.lost_by_device()),
@@ -63,5 +70,5 @@ pub(super) fn measure_load<B: Bench>(
             false => trial.reason,
         },
     });
-    Ok(())
+    stop.map_or(Ok(()), Err)
 }

@@ -291,7 +291,7 @@ fn share_ways(
 }
 
 /// Runs a trial. Returns its complete or partial result, and the reason if no other trial can be made.
-fn run_trial<B: Bench>(
+pub(super) fn run_trial<B: Bench>(
     tester: &mut Tester<'_, B>,
     load: f64,
     time: Duration,

@@ -20,7 +20,7 @@ pub(super) fn measure_soak<B: Bench>(
     tester.goal = 0.0;
     impact::measure_load(
         tester,
-        known,
+        soak.load,
         throughput * soak.load.0,
         soak.duration.0,
         result,

@@ -26,7 +26,8 @@ fn nothing_is_lost_below_the_throughput() {
         panic!("{:?}", result.impact);
     };
     // 90 % of the throughput, which is 60 % of the maximum, for an hour.
-    assert_near(row.load_pct, 54.0, 0.1);
+    assert_near(row.load_pct, 90.0, 1e-9);
+    assert_near(row.offered_fps, 5.4e6, 0.01e6);
     assert_near(row.tx as f64, row.offered_fps * 3600.0, 1.0);
     assert_eq!((row.lost, row.loss_pct), (Some(0), Some(0.0)));
     assert!(row.latency_ns.p50.is_some() && result.confirmed);

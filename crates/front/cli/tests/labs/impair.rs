@@ -137,7 +137,7 @@ fn frames_that_the_kernel_drops_behind_the_receiver_are_no_drops_of_its_interfac
         let lost = total(&report, "lost");
         assert!(lost > 0 && total(&report, "received") == 500 - lost);
         let limit = report["limited_by"].as_str().unwrap();
-        // On a busy machine the tester may be a cause of its own.
+        // On a busy machine the tester may be the cause.
         let causes = ["the device or the path", "the tester: stalls can explain"];
         let expected = causes.iter().any(|cause| limit.starts_with(cause));
         assert!(expected, "{limit}");

@@ -120,7 +120,25 @@ fn columns(table: &Table<'_>, x: &str, names: &[&str], name: &str, title: &str) 
         .collect();
     let (first, _) = lines.first()?;
     let (factor, _) = scaled(first.unit);
-    let xs: Vec<&Value<'_>> = rows.iter().map(|row| &row[at_x]).collect();
+    // A name has the texts of all columns before it, each up to its first comma.
+    let name_of = |row: &Vec<Value<'_>>| {
+        let parts = row[..=at_x].iter().zip(&table.columns);
+        let parts = parts.map(|(value, def)| shown(def.unit, value));
+        let short = parts.map(|text| text.split(',').next().unwrap_or_default().to_owned());
+        Value::Text(short.collect::<Vec<_>>().join(" ").into())
+    };
+    let is_name = table.columns[at_x].kind == Kind::Fact;
+    let xs: Vec<Value<'_>> = rows
+        .iter()
+        .map(|row| {
+            if is_name {
+                name_of(row)
+            } else {
+                row[at_x].clone()
+            }
+        })
+        .collect();
+    let xs: Vec<&Value<'_>> = xs.iter().collect();
     let (axis, xs) = horizontal(&table.columns[at_x], &xs).filter(|(_, xs)| !xs.is_empty())?;
     let is_time = axis == X::time();
     let form = if is_time { Form::Line } else { Form::Marks };

@@ -200,7 +200,7 @@ fn matrix(jobs: &[Job<'_>], at: usize, x: &str, y: &str) -> Table {
     table
 }
 
-/// Notes of all jobs, each once, with the names of its jobs unless it is about all of them.
+/// Notes of all jobs, each once, with the names of its jobs. Explanations have no names, nor have notes about all jobs.
 pub(crate) fn notes(jobs: &[Job<'_>]) -> Vec<(Tone, String)> {
     let mut all: Vec<(Tone, &str, Vec<&str>)> = Vec::new();
     for job in jobs {
@@ -209,13 +209,14 @@ pub(crate) fn notes(jobs: &[Job<'_>]) -> Vec<(Tone, String)> {
                 .iter_mut()
                 .find(|(tone, text, _)| (*tone, *text) == (note.tone, &*note.text));
             match same {
-                Some((.., names)) => names.push(&job.job),
+                Some((.., names)) if names.last() != Some(&&*job.job) => names.push(&job.job),
+                Some(_) => {}
                 None => all.push((note.tone, &note.text, vec![&job.job])),
             }
         }
     }
     let told = all.into_iter().map(|(tone, text, names)| {
-        let text = match names.len() == jobs.len() {
+        let text = match tone == Tone::Term || names.len() == jobs.len() {
             true => text.to_owned(),
             false => format!("{}: {text}", names.join(", ")),
         };
@@ -226,6 +227,9 @@ pub(crate) fn notes(jobs: &[Job<'_>]) -> Vec<(Tone, String)> {
 
 /// Number of rows of all jobs that are not listed.
 pub(crate) fn not_listed(jobs: &[Job<'_>], at: usize, most: usize) -> u64 {
+    if jobs.len() > 1 && jobs[0].tables[at].across.is_some() {
+        return 0;
+    }
     let hidden = |job: &Job<'_>| {
         let table = &job.tables[at];
         let hidden = u64::try_from(table.rows.len().saturating_sub(most));

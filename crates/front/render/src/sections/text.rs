@@ -34,7 +34,14 @@ pub(crate) fn section(page: &mut Page, section: &Section<'_>, details: bool) {
     times::distributions(page, &times);
     for (at, table) in section.tables.iter().enumerate() {
         if !table.rows.is_empty() {
-            rows(page, std::slice::from_ref(section), &[], at, details);
+            let most = if details { usize::MAX } else { MOST_ROWS };
+            rows(
+                page,
+                std::slice::from_ref(section),
+                &[],
+                at,
+                (details, most),
+            );
         }
     }
     if !section.notes.is_empty() && (!times.is_empty() || !section.tables.is_empty()) {
@@ -42,7 +49,7 @@ pub(crate) fn section(page: &mut Page, section: &Section<'_>, details: bool) {
     }
     for note in &section.notes {
         let tone = match note.tone {
-            Meaning::Plain => Tone::Plain,
+            Meaning::Term | Meaning::Plain => Tone::Plain,
             Meaning::Bad => Tone::Bad,
         };
         page.item(tone, "  ", tone, &note.text);
@@ -109,12 +116,17 @@ fn sum_line(page: &mut Page, section: &Section<'_>, sum: &Sum) {
 }
 
 /// The tables at the same place of all jobs.
-fn rows(page: &mut Page, jobs: &[Section<'_>], owners: &[String], at: usize, details: bool) {
+fn rows(
+    page: &mut Page,
+    jobs: &[Section<'_>],
+    owners: &[String],
+    at: usize,
+    (details, most): (bool, usize),
+) {
     let own = &jobs[0].tables[at];
     if own.is_detail && !details {
         return;
     }
-    let most = if details { usize::MAX } else { MOST_ROWS };
     let keys = match own.across {
         Some(_) if jobs.len() > 1 => 1,
         _ => owners.len() + own.keys,
@@ -153,8 +165,8 @@ pub(crate) fn together(page: &mut Page, jobs: &[Section<'_>], details: bool) {
     let Some(first) = jobs.first() else { return };
     page.head(first.heading);
     let notes = tables::notes(jobs);
-    let of = |wanted: Meaning| notes.iter().filter(move |(tone, _)| *tone == wanted);
-    for (_, text) in of(Meaning::Bad) {
+    let (bad, others): (Vec<_>, Vec<_>) = notes.iter().partition(|(tone, _)| *tone == Meaning::Bad);
+    for (_, text) in bad {
         page.item(Tone::Doubt, "  ! ", Tone::Doubt, text);
     }
     let figures = tables::figures(jobs, details);
@@ -164,10 +176,10 @@ pub(crate) fn together(page: &mut Page, jobs: &[Section<'_>], details: bool) {
     }
     for at in 0..first.tables.len() {
         if jobs.iter().any(|job| !job.tables[at].rows.is_empty()) {
-            rows(page, jobs, &owners, at, details);
+            rows(page, jobs, &owners, at, (details, usize::MAX));
         }
     }
-    for (_, text) in of(Meaning::Plain) {
+    for (_, text) in others {
         page.item(Tone::Plain, "  ", Tone::Plain, text);
     }
 }

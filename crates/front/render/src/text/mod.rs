@@ -93,16 +93,18 @@ fn summary(page: &mut Page, report: &Report) {
     let jobs = summary::main_figures(report);
     for main in &jobs {
         let name = match jobs.len() {
-            1 => "result",
+            1 if report.suite_results().next().is_none() => "result",
             _ => &main.job,
         };
         let leads = main.leads.iter();
-        let leads: Vec<String> = leads.map(|l| format!("{} {}", l.label, l.value)).collect();
+        let leads = leads.map(|l| format!("{} {}", l.label, l.value).trim_end().to_owned());
+        let leads: Vec<String> = leads.collect();
         let tone = match main.leads.iter().any(|lead| lead.is_bad) {
             true => Tone::Bad,
             false => Tone::Plain,
         };
-        page.item(tone, &format!("  {name:<10}  "), tone, &leads.join(", "));
+        let leads = main.figure.clone() + &leads.join(", ");
+        page.item(tone, &format!("  {name:<10}  "), tone, &leads);
     }
     if !report.limited_by.is_empty() {
         page.item(

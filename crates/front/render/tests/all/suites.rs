@@ -4,7 +4,10 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 use wb_model::{
     Phase, Report, Snapshot, Verdict,
-    bench::{BenchLive, BenchResult, BurstGap, LbLimit, Modifier, SuiteResult, TrialOutcome},
+    bench::{
+        BenchLive, BenchResult, BurstGap, LbLimit, LossRow, Modifier, ServiceStep, SuiteResult,
+        TrialOutcome,
+    },
     plan::Procedure,
 };
 use wb_render::{
@@ -63,6 +66,76 @@ fn texts_fit_eighty_columns() {
     for line in plain(&samples::full(), true).lines() {
         assert!(line.chars().count() <= 80, "{line}");
         assert_eq!(line, line.trim_end());
+    }
+}
+
+/// Benchmark tables are complete, and notes of one size do not look like notes of all.
+#[test]
+fn nothing_of_a_benchmark_is_left_out() {
+    let mut services = samples::services();
+    let step = services.steps[0].clone();
+    services.steps = (0..20)
+        .map(|n| ServiceStep {
+            step: format!("step {n}"),
+            ..step.clone()
+        })
+        .collect();
+    let text = plain(&samples::report(vec![services]), false);
+    assert!(
+        text.contains("step 19") && !text.contains("more; -v"),
+        "{text}"
+    );
+
+    let curve = |size: &str| {
+        let mut curve = samples::loss(size, 0.2);
+        let row = curve.curve[0].clone();
+        let load = |n: u32| f64::from(100 - n);
+        let rows = (0..20).map(|n| LossRow {
+            load_pct: load(n),
+            ..row.clone()
+        });
+        curve.curve = rows.collect();
+        curve
+    };
+    let text = plain(&samples::report(vec![curve("64"), curve("512")]), false);
+    assert!(
+        text.contains("   81 %") && !text.contains("more; -v"),
+        "{text}"
+    );
+
+    let of = |size: &str| throughput(size, 0.2, LbLimit::Device);
+    let mut noted = of("64");
+    noted.notes = vec!["void".to_owned(); 3];
+    let text = plain(&samples::report(vec![noted, of("512"), of("1518")]), false);
+    assert!(text.contains("\n  64 B: void\n"), "{text}");
+    // An explanation of all results that have one has no names.
+    let mut none = of("1518");
+    none.not_measured = Some("the MTU is 1400".to_owned());
+    let text = plain(&samples::report(vec![of("64"), of("512"), none]), false);
+    assert!(
+        text.contains("\n  L1: with FCS, preamble and gap"),
+        "{text}"
+    );
+    assert!(text.contains("! 1518 B: not measured: the MTU"), "{text}");
+}
+
+/// The first lines show what failed and what is only a lower bound.
+#[test]
+fn a_summary_hides_no_failure() {
+    let text = plain(&samples::full(), false);
+    let (head, _) = text.split_once("limited by").unwrap();
+    let head = head.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in [
+        "128 B at least 4,222,972 fps",
+        "1024 B at least 598,659 fps",
+        "1280 B none passed",
+        "1518 B not measured",
+        "latency p99 at the highest load: 64 B",
+        "recovery average: 64 B 6.00 ms",
+        "reset by loss: 64 B 1.23 s",
+        "y1564 passed: 512 B 3 steps",
+    ] {
+        assert!(head.contains(said), "{said}: {head}");
     }
 }
 
@@ -149,7 +222,7 @@ fn bursts_have_their_gap() {
             "gap",
         ]
         .as_slice(),
-        &["64", "1,024", "14,880,952", "7,440,476", "68.8", "us"],
+        &["64", "1024", "14,880,952", "7,440,476", "68.8", "us"],
     ] {
         let is_there = lines.iter().any(|line| line.starts_with(expected));
         assert!(is_there, "{expected:?}: {text}");
@@ -166,7 +239,7 @@ fn bursts_have_their_gap() {
         assert!(line.chars().count() <= 80, "{line}");
     }
     let page = html(&page(report.clone()));
-    assert!(page.contains("throughput burst 1,024"), "{page}");
+    assert!(page.contains("throughput burst 1024"), "{page}");
     let rows = csv::report(&report);
     assert!(
         rows.lines().next().unwrap().ends_with(",burst,gap_us"),

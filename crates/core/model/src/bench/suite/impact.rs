@@ -26,7 +26,7 @@ pub(super) const TEST: TestDef = TestDef {
     is_void: |r| r.impact.iter().all(|row| row.lost.is_none()),
     add_to: |r, _, section| {
         let terms = "these trials do not measure throughput";
-        loss_and_delay(r, section).note(Tone::Plain, Some(terms.to_owned()))
+        loss_and_delay(r, section.figures(LARGEST, r)).note(Tone::Term, Some(terms.to_owned()))
     },
     tells_loss: true,
     ..named!("impact", "impact", "RFC 5180")
@@ -46,7 +46,6 @@ pub(super) fn values(r: &SuiteResult, criterion: &Criterion) -> Vec<Option<f64>>
 /// Adds loss and delay by load, with the counters that rose.
 pub(super) fn loss_and_delay<'a>(r: &'a SuiteResult, section: Section<'a>) -> Section<'a> {
     let mut section = section
-        .figures(LARGEST, r)
         .table("Loss and delay by load", ROW, &r.impact)
         .keys(1);
     for row in &r.impact {
@@ -66,7 +65,7 @@ pub(super) fn loss_and_delay<'a>(r: &'a SuiteResult, section: Section<'a>) -> Se
 
 static LARGEST: &[Field<SuiteResult>] = fields!(SuiteResult:
     derived!("maximum", "load 100 %", FPS, |r| (&r.maximum).into()),
-    derived!("largest_loss", "largest loss", Unit::Share, |r| largest(&losses(r)).into()).bad().leads(),
+    derived!("largest_loss", "largest loss", Unit::Share, |r| largest(&losses(r)).into()).neutral().leads(),
 );
 
 static ROW: &[Field<ImpactRow>] = fields!(ImpactRow:
@@ -74,7 +73,7 @@ static ROW: &[Field<ImpactRow>] = fields!(ImpactRow:
     derived!("offered", "offered", FPS, |row| row.offered_fps.into()),
     counter!(tx, "sent", FRAMES),
     derived!("lost", "lost", FRAMES, |row| (&row.lost).into()).bad(),
-    derived!("loss", "loss", Unit::Share, |row| row.loss().into()).bad(),
+    derived!("loss", "loss", Unit::Share, |row| row.loss().into()).bad().leads(),
     Field::<S>::distribution("latency_ns", "delay", |row| row.delay().into()).leads(),
 );
 
@@ -113,7 +112,7 @@ impl Default for ImpactTest {
 /// Loss and delay of frames at one load, without a limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ImpactRow {
-    /// Load as a percentage of the maximum.
+    /// Load as a percentage of the maximum; of test `soak` as a percentage of the throughput.
     pub load_pct: f64,
     /// Load in each direction, in frames per second.
     pub offered_fps: f64,

@@ -36,12 +36,12 @@ pub(super) const TEST: TestDef = TestDef {
             }
         }
         for text in told {
-            section = section.note(Tone::Plain, Some(text));
+            section = section.note(Tone::Term, Some(text));
         }
         let terms = "load: share of the throughput; typical and worst case (RFC 8219): median over all streams of p50 \
                      and of p99.9";
         section.note(
-            Tone::Plain,
+            Tone::Term,
             (!r.latency.is_empty()).then(|| terms.to_owned()),
         )
     },

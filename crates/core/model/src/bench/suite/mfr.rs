@@ -7,6 +7,7 @@ use wb_figures::{Field, Plot, Series, Tone, Unit, Value, derived, fact, fields};
 use super::{
     FPS,
     test::{TestDef, named},
+    throughput::limit_notes,
 };
 use crate::{bench::SuiteResult, criteria::CriterionLimit, figures::TRIALS};
 
@@ -27,12 +28,12 @@ pub(super) const TEST: TestDef = TestDef {
     has_failed: |r| r.mfr.as_ref().is_some_and(|mfr| mfr.rate_fps <= 0.0),
     add_to: |r, _, section| {
         let terms = "MFR: highest forwarding rate, regardless of loss; FRMOL: the rate at the maximum offered load";
-        section
+        let section = section
             .figures(RATES, r)
             .table(CURVE, ROW, r.mfr.iter().flat_map(|mfr| &mfr.rows))
-            .keys(1)
             .plots(&PLOTS)
-            .note(Tone::Plain, Some(terms.to_owned()))
+            .note(Tone::Term, Some(terms.to_owned()));
+        limit_notes(r, section)
     },
     tells_loss: true,
     ..named!("mfr", "maximum forwarding rate", "RFC 2889 section 5.6.1")

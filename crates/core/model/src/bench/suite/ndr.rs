@@ -28,12 +28,11 @@ pub(super) const TEST: TestDef = TestDef {
     add_to: |r, _, section| {
         let loads = r.mlr.iter().flat_map(|mlr| &mlr.loads);
         let section = section
-            .figures(BOUNDS, r)
+            .figures(FIGURES, r)
             .table("Loads tried", MLR_LOAD, loads)
             .detail(true)
             .plots(&PLOTS);
-        let terms = "lower bound: the largest load that met the goal; conditional: forwarding rate at that load";
-        limit_notes(r, section).note(Tone::Plain, r.mlr.is_some().then(|| terms.to_owned()))
+        limit_notes(r, section).note(Tone::Term, r.mlr.as_ref().map(|_| BOUNDS.to_owned()))
     },
     ..named!(
         "ndr",
@@ -48,7 +47,11 @@ static PLOTS: [Plot; 1] = [Plot::new(
     Series::Parameter(&["limit", "tester_ceiling"]),
 )];
 
-static BOUNDS: &[Field<SuiteResult>] = fields!(SuiteResult:
+/// Explanation of the results of MLRsearch.
+pub(super) const BOUNDS: &str =
+    "lower bound: the largest load that met the goal; conditional: forwarding rate at that load";
+
+static FIGURES: &[Field<SuiteResult>] = fields!(SuiteResult:
     derived!("limit", "lower bound", FPS, |r| (&r.limit).into()).good().leads(),
     derived!("beyond", "upper bound", FPS, |r| (&r.beyond).into()),
     derived!("width", "width", Unit::Share, |r| r.mlr.as_ref().and_then(|mlr| mlr.relative_width).into()),
@@ -61,7 +64,7 @@ static BOUNDS: &[Field<SuiteResult>] = fields!(SuiteResult:
     fact!("limited_by", "limited by", |r| r.limiter().into()),
 );
 
-static MLR_LOAD: &[Field<MlrLoad>] = fields!(MlrLoad:
+pub(super) static MLR_LOAD: &[Field<MlrLoad>] = fields!(MlrLoad:
     gauge!(load, "load", FPS),
     derived!("trials", "trials", TRIALS, |l| l.trials.into()),
     gauge!(low_full_s, "low, full", Unit::Seconds),

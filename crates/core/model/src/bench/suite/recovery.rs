@@ -40,7 +40,7 @@ pub(super) const TEST: TestDef = TestDef {
             .rows("Repetitions", columns, seconds.enumerate().map(row))
             .detail(true)
             .plots(&PLOTS)
-            .note(Tone::Plain, r.recovery.as_ref().map(|_| terms.to_owned()))
+            .note(Tone::Term, r.recovery.as_ref().map(|_| terms.to_owned()))
     },
     ..named!("recovery", "system recovery", "RFC 2544 section 26.5")
 };

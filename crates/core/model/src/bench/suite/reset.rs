@@ -38,11 +38,20 @@ pub(super) const TEST: TestDef = TestDef {
         });
         let terms = "by loss: lost frames ÷ load; by timestamps: from the last frame before the reset to the first \
                      after it";
+        let is_unknown = |own: &ResetResult| {
+            let times = [own.by_loss_s, own.by_stamps_s, own.not_again_s];
+            times.iter().all(Option::is_none)
+        };
+        let unknown = r.reset.as_ref().filter(|own| is_unknown(own));
         section
             .figures(TIME, r)
+            .note(
+                Tone::Plain,
+                unknown.map(|_| "the length of the outage is unknown".to_owned()),
+            )
             .note(Tone::Bad, never)
             .note(Tone::Plain, by)
-            .note(Tone::Plain, r.reset.as_ref().map(|_| terms.to_owned()))
+            .note(Tone::Term, r.reset.as_ref().map(|_| terms.to_owned()))
     },
     ..named!("reset", "reset", "RFC 6201")
 };

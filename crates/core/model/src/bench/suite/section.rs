@@ -55,7 +55,7 @@ pub fn section<'a>(plan: Option<&SuitePlan>, r: &'a SuiteResult) -> Section<'a> 
     }
     // A limit of the tester is neither good nor bad for the device.
     if r.is_tester_limit() {
-        section = section.neutral(&["limit", "conditional"]);
+        section = section.neutral(&["limit", "conditional", "frmol_fps"]);
     }
     if r.not_measured.is_some() {
         section = section.hide_all();
@@ -66,7 +66,7 @@ pub fn section<'a>(plan: Option<&SuitePlan>, r: &'a SuiteResult) -> Section<'a> 
         let spread = text::ratio(spread);
         format!("repeated measurements differ by {spread} of their mean")
     });
-    section = section.note(Tone::Plain, both).note(Tone::Plain, spread);
+    section = section.note(Tone::Term, both).note(Tone::Plain, spread);
     for note in &r.notes {
         section = section.note(Tone::Plain, Some(note.clone()));
     }
@@ -140,7 +140,7 @@ impl SuiteResult {
         let all = [
             size,
             ("goal", self.goal.clone()),
-            ("burst", burst.map(|burst| text::count(burst.frames.into()))),
+            ("burst", burst.map(|burst| burst.frames.to_string())),
         ];
         let known = all.into_iter();
         known

@@ -2,14 +2,15 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use wb_figures::{Field, Show, Tone, Unit, derived, fields};
 
 use super::{
     Share,
     impact::{loss_and_delay, losses},
-    loss::is_all_lost,
+    loss::{is_all_lost, largest},
     test::{TestDef, named},
 };
-use crate::{criteria::statistics, units::Span, validate::rules};
+use crate::{bench::SuiteResult, criteria::statistics, units::Span, validate::rules};
 
 pub(super) const TEST: TestDef = TestDef {
     needs_throughput: true,
@@ -26,9 +27,16 @@ pub(super) const TEST: TestDef = TestDef {
                 "procedure.suite", "soak.duration must be at least 100ms, got {}", soak.duration;
         }
     },
-    add_to: |r, _, section| loss_and_delay(r, section),
+    add_to: |r, _, section| {
+        let terms = "load: share of the throughput";
+        loss_and_delay(r, section.figures(LOSS, r)).note(Tone::Term, Some(terms.to_owned()))
+    },
     ..named!("soak", "soak", "one load for a long time")
 };
+
+static LOSS: &[Field<SuiteResult>] = fields!(SuiteResult:
+    derived!("loss", "loss", Unit::Share, |r| largest(&losses(r)).into()).leads().show(Show::Never),
+);
 
 /// Parameters of the soak test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -4,10 +4,11 @@ use wb_figures::{Field, Plot, Section, Series, Show, Tone, Unit, derived, fact, 
 
 use super::{
     FPS,
+    ndr::{BOUNDS, MLR_LOAD},
     test::{TestDef, named},
 };
 use crate::{
-    bench::{LbLimit, SuiteResult, TrialOutcome},
+    bench::{LbLimit, Quantity, SuiteResult, TrialOutcome},
     criteria::{Criterion, CriterionLimit},
     figures::TRIALS,
 };
@@ -25,8 +26,23 @@ pub(super) const TEST: TestDef = TestDef {
             let trials = u64::from(repeats) + 1;
             format!("loss verification: each load passed in at least one of {trials} trials")
         });
-        let section = section.figures(LIMIT, r).plots(&PLOTS);
-        limit_notes(r, section).note(Tone::Plain, verified)
+        let loads = r.mlr.iter().flat_map(|mlr| &mlr.loads);
+        let section = section
+            .figures(LIMIT, r)
+            .table("Loads tried", MLR_LOAD, loads)
+            .detail(true)
+            .plots(&PLOTS);
+        let section = match r.of {
+            Quantity::Frames => section,
+            _ => section.always("beyond"),
+        };
+        let layers = "L1: with FCS, preamble and gap; L2: with FCS";
+        let layers = r.throughput_l1_bps.map(|_| layers.to_owned());
+        let bounds = r.mlr.as_ref().map(|_| BOUNDS.to_owned());
+        limit_notes(r, section)
+            .note(Tone::Term, layers)
+            .note(Tone::Term, bounds)
+            .note(Tone::Term, verified)
     },
     ..named!("throughput", "throughput", "RFC 2544 section 26.1")
 };
@@ -92,14 +108,14 @@ pub(super) fn limit_notes<'a>(r: &'a SuiteResult, section: Section<'a>) -> Secti
             Tone::Plain,
             told(
                 r.limiter() == "plan",
-                "lower bound, as the plan ends at this load",
+                "the limit may be higher: the plan ends at this load",
             ),
         )
         .note(
             Tone::Plain,
             told(
                 r.limiter() == "time",
-                "lower bound, as the time or the number of trials ran out",
+                "the limit may be higher: the time or the number of trials ran out",
             ),
         )
         .note(

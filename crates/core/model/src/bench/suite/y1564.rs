@@ -37,8 +37,8 @@ pub(super) const TEST: TestDef = TestDef {
         let available = "available: until 10 consecutive seconds lose more than 50 % each, and again after 10 \
                          consecutive other seconds (Y.1563)";
         section
-            .note(Tone::Plain, Some(terms.to_owned()))
-            .note(Tone::Plain, is_judged.then(|| available.to_owned()))
+            .note(Tone::Term, Some(terms.to_owned()))
+            .note(Tone::Term, is_judged.then(|| available.to_owned()))
     },
     ..named!("y1564", "service activation", "ITU-T Y.1564")
 };
@@ -74,10 +74,10 @@ static STEP: &[Field<ServiceStep>] = fields!(ServiceStep:
     // Reports of early versions have no duration.
     derived!("duration_s", "time", Unit::Seconds, |s| s.duration_s.into()).show(Show::IfAny),
     gauge!(offered_bps, "offered", Unit::BitsPerSecond),
-    gauge!(received_bps, "received", Unit::BitsPerSecond).good(),
+    gauge!(received_bps, "received", Unit::BitsPerSecond),
     derived!("loss", "loss", Unit::Share, |s| s.loss_ratio.into()).bad(),
     derived!("delay_ns", "delay", Unit::Nanoseconds, |s| (&s.delay_ns).into()).bad(),
-    derived!("delay_max_ns", "longest", Unit::Nanoseconds, |s| s.delay_max_ns.map(|ns| ns as f64).into()).bad(),
+    derived!("delay_max_ns", "longest delay", Unit::Nanoseconds, |s| s.delay_max_ns.map(|ns| ns as f64).into()).bad(),
     derived!("variation_ns", "variation", Unit::Nanoseconds, |s| s.variation_ns.map(|ns| ns as f64).into()).bad(),
     derived!("availability", "available", Unit::Share, |s| (&s.availability).into()).good(),
     fact!("result", "", |s| match (s.passed, s.void) {

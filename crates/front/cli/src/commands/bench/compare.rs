@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 use wb_figures::{Better, Def, Unit};
 use wb_model::{
-    Report,
+    Report, Verdict,
     bench::{BenchResult, LbLimit, LbResult, Quantity, Share, SuiteResult},
 };
 use wb_render::table::Table;
@@ -87,6 +87,10 @@ struct Figure {
     spread: Option<f64>,
     /// Relative width of the search interval.
     interval: Option<f64>,
+    /// True if the figure varies between runs, so that one value without a spread proves little.
+    varies: bool,
+    /// True if any difference counts: the number of passed steps.
+    is_exact: bool,
     why: String,
 }
 
@@ -101,6 +105,9 @@ pub(crate) struct CompareDocument {
     rows: Vec<Row>,
     /// Plan keys that differ between the two reports.
     plan_differences: Vec<PlanDifference>,
+    /// Warnings about the comparison, one sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
 /// Plan key that differs between two reports.
@@ -151,13 +158,10 @@ impl Figure {
             at_least: false,
             spread: None,
             interval: None,
+            varies: false,
+            is_exact: unit == Unit::Load("steps"),
             why: if value.is_some() { "" } else { "not measured" }.to_owned(),
         }
-    }
-
-    /// Returns true if one value proves little: times vary between runs, and the spread is unknown.
-    fn is_unsure(&self) -> bool {
-        matches!(self.unit, Unit::Nanoseconds | Unit::Seconds) && self.spread.is_none()
     }
 }
 
@@ -180,46 +184,51 @@ fn of_suite(result: &SuiteResult) -> Vec<(Key, Figure)> {
     let test = format!("{test}{of}{burst}");
     let is_main = |def: &Def| def.leads && def.better != Better::Neither;
     let mut list: Vec<(String, Figure)> = Vec::new();
-    let mut add = |name: String, def: &Def, unit: Unit, value: Option<f64>, spread: Option<f64>| {
-        let is_higher_better = def.better == Better::Higher;
-        list.push((
-            name,
-            Figure {
-                is_higher_better,
-                spread,
-                ..Figure::new(unit, value)
-            },
-        ));
+    let figure = |def: &Def, unit: Unit, value: Option<f64>, spread: Option<f64>| Figure {
+        is_higher_better: def.better == Better::Higher,
+        spread,
+        ..Figure::new(unit, value)
     };
     let spread = section.figure("spread").and_then(|f| f.value.number());
     let mut is_first = true;
-    for figure in section.figures.iter().filter(|f| is_main(f.def)) {
+    for own in section.figures.iter().filter(|f| is_main(f.def)) {
         let name = match std::mem::take(&mut is_first) {
             true => test.clone(),
-            false => format!("{test} {}", figure.label),
+            false => format!("{test} {}", own.label),
         };
-        add(name, figure.def, figure.unit, figure.value.number(), spread);
-    }
-    for table in &section.tables {
-        let at = |name: &str| table.columns.iter().position(|def| def.name == name);
-        for (n, def) in table
-            .columns
-            .iter()
-            .enumerate()
-            .filter(|(_, def)| is_main(def))
-        {
-            for row in &table.rows {
-                let keys = table.columns.iter().zip(row).take(table.keys);
-                let keys = keys.filter_map(|(def, value)| Some(def.unit.cell(value.number()?)));
-                let key = keys.collect::<Vec<_>>().join(" ");
-                let spread = at(&format!("{}_spread", def.name)).and_then(|at| row[at].number());
-                let name = format!("{test} {} at {key}", def.label);
-                add(name, def, def.unit, row[n].number(), spread);
-            }
-        }
+        let value = own.value.number();
+        list.push((name, figure(own.def, own.unit, value, spread)));
     }
     if list.iter().any(|(_, figure)| figure.value.is_some()) {
         list.retain(|(_, figure)| figure.value.is_some());
+    }
+    for table in &section.tables {
+        let at = |name: &str| table.columns.iter().position(|def| def.name == name);
+        for row in &table.rows {
+            let keys = table.columns.iter().zip(row).take(table.keys);
+            let keys = keys.filter_map(|(def, value)| Some(def.unit.cell(value.number()?)));
+            let key = keys.collect::<Vec<_>>().join(" ");
+            let columns = table
+                .columns
+                .iter()
+                .zip(row)
+                .filter(|(def, _)| is_main(def));
+            let of_row = columns.map(|(def, value)| {
+                let spread = at(&format!("{}_spread", def.name));
+                let spread = spread.and_then(|at| row[at].number());
+                let own = Figure {
+                    varies: def.unit == Unit::Nanoseconds,
+                    ..figure(def, def.unit, value.number(), spread)
+                };
+                (format!("{test} {} at {key}", def.label), own)
+            });
+            let mut of_row: Vec<(String, Figure)> = of_row.collect();
+            // A void row stays, so that a comparison says that it was not measured.
+            if of_row.iter().any(|(_, figure)| figure.value.is_some()) {
+                of_row.retain(|(_, figure)| figure.value.is_some());
+            }
+            list.extend(of_row);
+        }
     }
     if list.is_empty() {
         list.push((test, Figure::new(Unit::Nanoseconds, None)));
@@ -331,6 +340,9 @@ fn judge(old: &Figure, new: &Figure, repeatability: f64) -> (Change, String) {
 ///
 /// Search results are exact to their interval. Repeated results may each lie at opposite ends of their spread.
 fn repeatability(figures: &[&Figure], tolerance: f64) -> f64 {
+    if figures.iter().any(|f| f.is_exact) {
+        return 0.0;
+    }
     let interval = figures.iter().filter_map(|f| f.interval).reduce(f64::max);
     let spread: f64 = figures.iter().filter_map(|f| f.spread).sum();
     interval.unwrap_or(tolerance).max(spread)
@@ -351,7 +363,7 @@ fn compare(old: &Report, new: &Report, tolerance: Option<f64>) -> Vec<Row> {
         let known: Vec<&Figure> = [&before, &after].into_iter().flatten().collect();
         let repeatability = repeatability(&known, tolerance.unwrap_or(TOLERANCE));
         let unit = known.first().map_or(Unit::None, |figure| figure.unit);
-        let unsure = |f: &Figure| f.is_unsure() && tolerance.is_none();
+        let unsure = |f: &Figure| f.varies && f.spread.is_none() && tolerance.is_none();
         let (verdict, note) = match (&before, &after) {
             (Some(a), Some(b)) => match judge(a, b, repeatability) {
                 (Change::Better | Change::Worse, _) if unsure(a) || unsure(b) => (
@@ -511,6 +523,11 @@ pub(super) fn run(args: &CompareArgs) -> Result<u8> {
             new.kind
         );
     }
+    let warnings: Vec<String> = [("old", &old), ("new", &new)]
+        .into_iter()
+        .filter(|(_, report)| matches!(report.verdict, Verdict::Invalid | Verdict::Incomplete))
+        .map(|(which, report)| format!("the {which} run is no full measurement: {}", report.reason))
+        .collect();
     let plans = differences(&old, &new);
     let worse = rows.iter().any(|row| row.verdict == Change::Worse);
     if args.json {
@@ -522,9 +539,12 @@ pub(super) fn run(args: &CompareArgs) -> Result<u8> {
             worse,
             rows,
             plan_differences: plan_differences.collect(),
+            warnings,
         })?)?;
     } else {
-        deliver(&text(&rows, &plans))?;
+        let warnings = warnings.iter().map(|text| format!("! {text}\n"));
+        let warnings: String = warnings.collect();
+        deliver(&format!("{warnings}{}", text(&rows, &plans)))?;
     }
     Ok(u8::from(worse))
 }
@@ -631,6 +651,66 @@ mod tests {
         let rows = compare(&report(vec![whole]), &report(vec![other]), None);
         let verdicts: Vec<Change> = rows.iter().map(|row| row.verdict).collect();
         assert_eq!(verdicts, [Change::OnlyOld, Change::OnlyNew]);
+    }
+
+    #[test]
+    fn outages_and_steps_count_though_measured_once() {
+        let reset = |s: f64| SuiteResult {
+            reset: Some(wb_model::bench::ResetResult {
+                by_loss_s: Some(s),
+                ..Default::default()
+            }),
+            ..SuiteResult::new(SuiteTest::Reset, Quantity::Frames)
+        };
+        assert_eq!(verdict(reset(1.0), reset(60.0)), Change::Worse);
+        let recovery = |s: f64| SuiteResult {
+            recovery: Some(RecoveryResult {
+                average_s: Some(s),
+                ..RecoveryResult::default()
+            }),
+            ..SuiteResult::new(SuiteTest::Recovery, Quantity::Frames)
+        };
+        assert_eq!(verdict(recovery(0.0), recovery(8.0)), Change::Worse);
+        let steps = |passed: usize| SuiteResult {
+            steps: (0..60)
+                .map(|n| ServiceStep {
+                    passed: n < passed,
+                    ..ServiceStep::default()
+                })
+                .collect(),
+            ..SuiteResult::new(SuiteTest::Y1564, Quantity::Frames)
+        };
+        assert_eq!(verdict(steps(60), steps(59)), Change::Worse);
+        assert_eq!(verdict(steps(59), steps(59)), Change::Same);
+    }
+
+    #[test]
+    fn each_load_of_an_impact_is_compared() {
+        let row = |load_pct: f64, loss_pct: Option<f64>| wb_model::bench::ImpactRow {
+            load_pct,
+            loss_pct,
+            lost: loss_pct.map(|_| 1),
+            ..Default::default()
+        };
+        let impact = |losses: [Option<f64>; 2]| SuiteResult {
+            impact: vec![row(1.0, losses[0]), row(50.0, losses[1])],
+            ..SuiteResult::new(SuiteTest::Impact, Quantity::Frames)
+        };
+        let old = impact([Some(0.0), Some(20.0)]);
+        let of = |new: SuiteResult| -> Vec<(String, Change)> {
+            let rows = compare(&report(vec![old.clone()]), &report(vec![new]), None);
+            rows.into_iter()
+                .map(|row| (row.test, row.verdict))
+                .collect()
+        };
+        let loss = |at: &str, change| (format!("impact loss at {at}"), change);
+        let new = of(impact([Some(5.0), Some(20.0)]));
+        assert_eq!(
+            new,
+            [loss("1 %", Change::Worse), loss("50 %", Change::Same)]
+        );
+        let void = of(impact([Some(0.0), None]));
+        assert_eq!(void[1], loss("50 %", Change::NotComparable));
     }
 
     #[test]
