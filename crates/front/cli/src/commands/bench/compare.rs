@@ -526,6 +526,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<u8> {
     let warnings: Vec<String> = [("old", &old), ("new", &new)]
         .into_iter()
         .filter(|(_, report)| matches!(report.verdict, Verdict::Invalid | Verdict::Incomplete))
+        .filter(|(_, report)| !report.reason.is_empty())
         .map(|(which, report)| format!("the {which} run is no full measurement: {}", report.reason))
         .collect();
     let plans = differences(&old, &new);
