@@ -106,7 +106,6 @@ pub(crate) struct CompareDocument {
     /// Plan keys that differ between the two reports.
     plan_differences: Vec<PlanDifference>,
     /// Warnings about the comparison, one sentence each.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }
 
