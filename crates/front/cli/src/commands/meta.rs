@@ -67,7 +67,7 @@ fn write_pages(command: &Command, dir: &Path) -> std::io::Result<()> {
     std::fs::write(dir.join(name), page)
 }
 
-/// Exit codes with their meanings, for commands without a list of their own in their help.
+/// Exit codes with their meanings, for commands whose help has no such list.
 const EXIT_CODES: [(&str, &str); 6] = [
     ("0", "All criteria held, or no criteria were set."),
     ("1", "A criterion did not hold."),

@@ -141,6 +141,8 @@ fn frames_that_the_kernel_drops_behind_the_receiver_are_no_drops_of_its_interfac
         let causes = ["the device or the path", "the tester: stalls can explain"];
         let expected = causes.iter().any(|cause| limit.starts_with(cause));
         assert!(expected, "{limit}");
+        let explained = limit.split(' ').find_map(|word| word.parse::<u64>().ok());
+        assert!(explained.is_none_or(|n| n <= lost), "{limit}");
         let counters = &report["ports"][1]["counters"];
         assert!(
             report["ports"][1]["interface_drops"].is_null(),

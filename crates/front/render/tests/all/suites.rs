@@ -235,6 +235,10 @@ fn bursts_have_their_gap() {
         text.contains("trials of throughput 64 B in bursts of 1,024"),
         "{text}"
     );
+    // The ceiling is that of the tester without the device, in a column of its table.
+    let (table, _) = text.split_once("trials of").unwrap();
+    assert_eq!(table.matches("tester ceiling fps").count(), 1, "{text}");
+    assert!(table.contains("6,000,000"), "{text}");
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
