@@ -23,7 +23,8 @@ use crate::counters::Counters;
 use crate::flow::{Flow, FlowStats, NO_DELAY};
 use crate::histogram::{Histogram, SignedHistogram};
 use crate::measurement::Measurement;
-use crate::sequence::{Arrival, WindowSize};
+use crate::outages::{Outage, OutageRecorder};
+use crate::sequence::{Arrival, WindowSize, unwrap};
 use crate::table::FlowTable;
 
 /// Analyses the frames that one worker receives.
@@ -42,12 +43,13 @@ pub struct Analyser {
 }
 
 /// Skipped sequence numbers of all flows.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Gaps {
     /// True if the sender is unknown: gaps count from the first number seen.
     sender_unknown: bool,
     largest: u64,
     last_skipped: Option<u64>,
+    outages: OutageRecorder,
 }
 
 /// Maximum advance of a transmit stamp over the receive stamp, so that the difference of two delays fits 64 bits.
@@ -93,14 +95,16 @@ impl Analyser {
     /// Accepts a sender that may have started earlier. In each flow the numbers below the first one seen count as
     /// `head_frames` and not as missing. If a lower number arrives later, gaps count from that number.
     #[must_use]
-    pub fn with_unknown_sender(self) -> Analyser {
-        Analyser {
-            gaps: Gaps {
-                sender_unknown: true,
-                ..self.gaps
-            },
-            ..self
-        }
+    pub fn with_unknown_sender(mut self) -> Analyser {
+        self.gaps.sender_unknown = true;
+        self
+    }
+
+    /// Sets the shortest silence that counts as an outage, in ns.
+    #[must_use]
+    pub fn with_outage_threshold(mut self, ns: u64) -> Analyser {
+        self.gaps.outages.threshold_ns = ns;
+        self
     }
 
     fn with_table(table: FlowTable) -> Analyser {
@@ -114,7 +118,7 @@ impl Analyser {
             drain_since: u64::MAX,
             delays: Delays::default(),
             counters: Counters::default(),
-            gaps: Gaps::default(),
+            gaps: Gaps::new(),
         }
     }
 
@@ -138,18 +142,20 @@ impl Analyser {
         self.counters.received_frames += 1;
         self.counters.received_octets += u64::from(octets);
         self.pace.note(rx_ns);
+        let number = flow;
         let (flow, arrival) = self.table.arrive(index, sequence);
+        if let Arrival::InOrder { gap: gap @ 1.. } = arrival {
+            let frame = (number, sequence, rx_ns);
+            self.gaps.note(flow, &mut self.counters, frame, gap);
+        }
         flow.count(rx_ns, octets);
         match arrival {
             Arrival::InOrder { gap } => {
-                if gap != 0 {
-                    self.gaps.note(flow, &mut self.counters, sequence, gap);
-                }
                 let delay = self.delays.measure(flow, &mut self.counters, tx_ns, rx_ns);
                 self.delays.vary_in_order(flow, delay, gap == 0);
             }
             Arrival::Reordered => {
-                count_reordered(flow, &mut self.counters, sequence);
+                self.gaps.fill(flow, &mut self.counters, number, sequence);
                 let delay = self.delays.measure(flow, &mut self.counters, tx_ns, rx_ns);
                 self.delays.vary_reordered(flow, delay);
             }
@@ -266,6 +272,7 @@ impl Analyser {
             last_rx_ns: self.pace.first_rx_ns.map(|_| self.pace.last_rx_ns),
             largest_gap: self.gaps.largest,
             last_skipped: self.gaps.last_skipped,
+            outages: self.gaps.outages.finish(),
             window: Some(self.table.window()),
             flows,
             unpaired_jitter: self.delays.unpaired_jitter,
@@ -288,10 +295,27 @@ impl Pace {
 }
 
 impl Gaps {
+    fn new() -> Self {
+        Self {
+            sender_unknown: false,
+            largest: 0,
+            last_skipped: None,
+            outages: OutageRecorder::new(),
+        }
+    }
+
+    /// Counts the numbers that were skipped before a frame of a flow: its number in the tag, its sequence number and its
+    /// receive stamp. The frame itself is not counted yet.
     #[cold]
     #[inline(never)]
-    fn note(&mut self, flow: &mut Flow, counters: &mut Counters, sequence: u32, gap: u64) {
-        if self.sender_unknown && flow.received == 1 {
+    fn note(
+        &mut self,
+        flow: &mut Flow,
+        counters: &mut Counters,
+        (number, sequence, rx_ns): (u32, u32, u64),
+        gap: u64,
+    ) {
+        if self.sender_unknown && flow.received == 0 {
             // The first frame of a flow has no predecessor, so the gap is its 32-bit number.
             flow.head = sequence;
             counters.head_frames += gap;
@@ -300,22 +324,33 @@ impl Gaps {
             self.largest = self.largest.max(gap);
             // `next` is already after the current frame.
             self.last_skipped = self.last_skipped.max(flow.next.checked_sub(2));
+            if flow.received > 0 {
+                let silence = Outage {
+                    begin_ns: flow.last_rx_ns,
+                    end_ns: rx_ns,
+                };
+                let from = flow.next - 1 - gap;
+                let is_outage = self.outages.skipped(number, from, gap, silence);
+                counters.outages += u64::from(is_outage);
+            }
         }
     }
-}
 
-/// Counts an original that arrived after a frame with a higher sequence number.
-#[cold]
-#[inline(never)]
-fn count_reordered(flow: &mut Flow, counters: &mut Counters, sequence: u32) {
-    flow.reordered += 1;
-    counters.reordered_frames += 1;
-    match flow.lower_head(sequence) {
-        0 => counters.missing_frames -= 1,
-        lower => {
-            counters.head_frames -= lower;
-            counters.missing_frames += lower - 1;
+    /// Counts an original that arrived after a frame with a higher sequence number.
+    #[cold]
+    #[inline(never)]
+    fn fill(&mut self, flow: &mut Flow, counters: &mut Counters, number: u32, sequence: u32) {
+        flow.reordered += 1;
+        counters.reordered_frames += 1;
+        match flow.lower_head(sequence) {
+            0 => counters.missing_frames -= 1,
+            lower => {
+                counters.head_frames -= lower;
+                counters.missing_frames += lower - 1;
+            }
         }
+        let taken_back = self.outages.filled(number, unwrap(flow.next, sequence));
+        counters.outages -= u64::from(taken_back);
     }
 }
 

@@ -11,7 +11,7 @@ macro_rules! counters {
 
         impl Counters {
             /// Difference to `earlier`, for the figures of an interval. A counter that decreased (possible only for
-            /// `missing_frames` and `head_frames`) gives 0.
+            /// `missing_frames`, `outages` and `head_frames`) gives 0.
             pub fn since(self, earlier: Counters) -> Counters {
                 Counters { $($name: self.$name.saturating_sub(earlier.$name),)* }
             }
@@ -32,6 +32,8 @@ counters! {
     late_frames,
     /// Sequence numbers skipped and not received later: the current loss.
     missing_frames,
+    /// Outages so far. Reordered frames take outages back.
+    outages,
     /// Foreign frames.
     foreign_frames,
     /// Octets of these frames, with FCS.

@@ -33,7 +33,7 @@ pub(crate) struct Flow {
     latency_min: u64,
     latency_max: u64,
     first_rx_ns: u64,
-    last_rx_ns: u64,
+    pub(crate) last_rx_ns: u64,
     pub(crate) duplicates: u64,
     pub(crate) reordered: u64,
     pub(crate) late: u64,

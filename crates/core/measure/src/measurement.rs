@@ -4,6 +4,7 @@ use crate::account::{Account, settle_flows};
 use crate::counters::Counters;
 use crate::flow::{FlowStats, lesser};
 use crate::histogram::{Histogram, SignedHistogram};
+use crate::outages::Outages;
 use crate::sequence::WindowSize;
 use crate::summary::Summary;
 
@@ -32,6 +33,8 @@ pub struct Measurement {
     /// Highest sequence number that was skipped in any flow. With one flow in order: the last frame that was lost
     /// before others arrived.
     pub last_skipped: Option<u64>,
+    /// Outages of the flows.
+    pub outages: Outages,
     /// Smallest sequence window of any worker at the end.
     pub window: Option<WindowSize>,
     /// Flows by ascending number; planned flows are included even without frames.
@@ -60,6 +63,7 @@ impl Measurement {
         self.last_rx_ns = self.last_rx_ns.max(other.last_rx_ns);
         self.largest_gap = self.largest_gap.max(other.largest_gap);
         self.last_skipped = self.last_skipped.max(other.last_skipped);
+        self.outages.merge(&other.outages);
         self.window = lesser(self.window, other.window);
         self.flows = merged_flows(&self.flows, &other.flows);
     }
@@ -106,6 +110,20 @@ impl Measurement {
             mean_ns: jitters().sum::<f64>() / flows as f64,
             max_ns: jitters().fold(0.0, f64::max),
         })
+    }
+
+    /// Adds the outages that lasted until the end of the run: of flows with fewer arrivals than `offered` (flow and
+    /// frames sent, ascending) since their last arrival, from `threshold_ns` on. Their end is the last departure, in ns
+    /// of the receive clock. Outages of split flows become unknown.
+    pub fn end_outages(
+        &mut self,
+        offered: &[(u32, u64)],
+        last_departure_ns: u64,
+        threshold_ns: u64,
+    ) {
+        let flows = &self.flows;
+        self.outages
+            .end(flows, offered, last_departure_ns, threshold_ns);
     }
 
     /// Number of flows received by more than one worker.

@@ -9,7 +9,10 @@ use wb_figures::{
 use crate::{
     criteria::Measured,
     figures::{FRAMES, PPS, share},
-    report::{FlowReport, JobReport, Rates, Report, StreamReport, Summary, Totals, WorkerReport},
+    report::{
+        FlowReport, JobReport, OutageReport, Rates, Report, StreamReport, Summary, Totals,
+        WorkerReport,
+    },
 };
 
 const OCTETS: Unit = Unit::Count("octets");
@@ -41,6 +44,40 @@ pub static FRAME_TOTALS: &[Field<Totals>] = fields!(Totals:
         .note(|_| "sequence numbers before the first received frame; not counted as lost".to_owned()),
 );
 
+/// Outages of a job.
+static OUTAGES: &[Field<Option<OutageReport>>] = fields!(Option<OutageReport>:
+    derived!("outages", "outages", Unit::None, |o| o.map(|o| o.outages).into()).judged(&["outages"]).bad()
+        .show(Show::IfAny),
+    derived!("outage_ns", "longest outage", Unit::Nanoseconds, |o| o.map(|o| o.outage_ns).into())
+        .judged(&["outage"]).leads().bad().show(Show::IfAny).note(|o| o.map(|o| o.when()).unwrap_or_default()),
+    derived!("outage_begin_ns", "longest outage, begin", Unit::Nanoseconds, |o| o.and_then(|o| o.outage_begin_ns).into())
+        .show(Show::Never),
+    derived!("outage_end_ns", "longest outage, end", Unit::Nanoseconds, |o| o.and_then(|o| o.outage_end_ns).into())
+        .show(Show::Never),
+    derived!("outage_flow", "longest outage, flow", Unit::None, |o| o.and_then(|o| o.outage_flow).into())
+        .show(Show::Never),
+    derived!("interrupted_flows", "flows with outages", Unit::None, |o| o.map(|o| o.interrupted_flows).into())
+        .bad().show(Show::IfAny),
+    derived!("outages_not_kept", "outages not kept", Unit::None, |o| o.map(|o| o.outages_not_kept).into())
+        .show(Show::IfAny).note(|_| "only counted; one of them may be longer".to_owned()),
+);
+
+impl OutageReport {
+    /// `from 2.000 s to 2.301 s after the start, flow 3`; empty without an outage.
+    fn when(&self) -> String {
+        let (Some(begin), Some(end)) = (self.outage_begin_ns, self.outage_end_ns) else {
+            return String::new();
+        };
+        #[allow(clippy::cast_precision_loss)]
+        let [begin, end] = [begin, end].map(|ns| format!("{:.3} s", ns as f64 / 1e9));
+        let flow = self.outage_flow.map(|flow| format!(", flow {flow}"));
+        format!(
+            "from {begin} to {end} after the start{}",
+            flow.unwrap_or_default()
+        )
+    }
+}
+
 /// Frames of some jobs together, for criteria.
 #[derive(Clone, Debug, Default)]
 pub struct Frames {
@@ -50,6 +87,8 @@ pub struct Frames {
     pub rates: Rates,
     /// Latency in ns.
     pub latency_ns: Summary,
+    /// Outages, if they are measured.
+    pub outages: Option<OutageReport>,
     /// Transactions per second of a socket test.
     pub transactions_per_second: Option<f64>,
 }
@@ -89,6 +128,7 @@ impl Measured for Frames {
             .figures(JUDGED, self)
             .figures(FRAME_TOTALS, &self.totals)
             .figures(RATES, &self.rates)
+            .figures(OUTAGES, &self.outages)
     }
 
     fn totals(&self) -> Totals {
@@ -183,6 +223,9 @@ static FLOW: &[Field<FlowReport>] = fields!(FlowReport:
     counter!(totals.reordered_frames, "reord", FRAMES).bad(),
     derived!("latency_mean_ns", "mean", Unit::Nanoseconds, |f| f.latency_ns.statistic("mean").into()),
     derived!("latency_max_ns", "max", Unit::Nanoseconds, |f| f.latency_ns.statistic("max").into()),
+    derived!("outages", "outages", Unit::None, |f| f.outages.map(|o| o.outages).into()).bad().show(Show::IfAny),
+    derived!("outage_ns", "longest outage", Unit::Nanoseconds, |f| f.outages.map(|o| o.outage_ns).into()).bad()
+        .show(Show::IfAny),
 );
 
 static WORKER: &[Field<WorkerReport>] = fields!(WorkerReport:
@@ -257,12 +300,13 @@ pub fn sections(report: &Report) -> Vec<Section<'_>> {
         [] => vec![total(report)],
         [job] => {
             let section = one(report, job).figures(TIMES, report);
-            vec![whole_run(section, report, &job.totals, &job.streams)]
+            let counts = (&job.totals, &job.outages);
+            vec![whole_run(section, report, counts, &job.streams)]
         }
         jobs => {
             let each = jobs.iter().map(|job| {
                 let section = one(report, job).figures(JOB_TIMES, job);
-                end(section, &job.totals, &job.streams, &[])
+                end(section, (&job.totals, &job.outages), &job.streams, &[])
             });
             each.chain([total(report)]).collect()
         }
@@ -295,7 +339,8 @@ fn total(report: &Report) -> Section<'_> {
     let section = Section::new(kind, heading, "all", String::new()).total();
     let section = section.figures(NO_PORTS, report);
     let section = counts(section, &report.totals, &report.rates).figures(TIMES, report);
-    whole_run(section, report, &report.totals, &[])
+    let totals = (&report.totals, &report.outages);
+    whole_run(section, report, totals, &[])
 }
 
 fn counts<'a>(section: Section<'a>, totals: &'a Totals, rates: &'a Rates) -> Section<'a> {
@@ -315,14 +360,14 @@ fn counts<'a>(section: Section<'a>, totals: &'a Totals, rates: &'a Rates) -> Sec
 fn whole_run<'a>(
     section: Section<'a>,
     report: &'a Report,
-    totals: &'a Totals,
+    counts: (&'a Totals, &'a Option<OutageReport>),
     streams: &'a [StreamReport],
 ) -> Section<'a> {
     let is_one = report.flows_omitted == 0 && report.flows.len() < 2;
     let flows = if is_one { &[] } else { &*report.flows };
     let sources = "jitter: RFC 4689, IPDV: RFC 3393, PDV: RFC 5481".to_owned();
     let more = "flows not listed are included in the counts; the most affected ones come first";
-    end(section, totals, streams, flows)
+    end(section, counts, streams, flows)
         .omitted(report.flows_omitted)
         .note(
             Tone::Plain,
@@ -337,12 +382,13 @@ fn whole_run<'a>(
 /// Adds the tables that every section has, because outputs join the tables of all sections.
 fn end<'a>(
     section: Section<'a>,
-    totals: &'a Totals,
+    (totals, outages): (&'a Totals, &'a Option<OutageReport>),
     streams: &'a [StreamReport],
     flows: &'a [FlowReport],
 ) -> Section<'a> {
     section
         .figures(LOSS, totals)
+        .figures(OUTAGES, outages)
         .table("Streams", STREAM, streams)
         .detail(streams.len() < 2)
         .table("Flows", FLOW, flows)

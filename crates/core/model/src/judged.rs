@@ -22,6 +22,9 @@ fn times(prefix: &str) -> impl Iterator<Item = String> {
     statistics().map(move |statistic| format!("{prefix}{statistic}"))
 }
 
+/// Metrics of the times without arrivals.
+const OUTAGES: [&str; 2] = ["outages", "outage"];
+
 /// Metrics of numbered frames that are received, with their times.
 fn received() -> Vec<String> {
     let mut all = names(&[&NUMBERED[..], &["pps", "bps"]].concat());
@@ -301,7 +304,11 @@ impl Plan {
             let measured = names(&["unsent", "loss", "lost", "pps", "bps"]);
             return ("a trial without tags", measured);
         }
-        measures_frames(sends, receives, "a trial")
+        let (name, mut measured) = measures_frames(sends, receives, "a trial");
+        if receives {
+            measured.extend(names(&OUTAGES));
+        }
+        (name, measured)
     }
 }
 

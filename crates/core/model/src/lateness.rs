@@ -241,6 +241,13 @@ pub enum Charge {
         /// Allowed number of failures.
         borne: f64,
     },
+    /// Outages above their allowed number.
+    Outages {
+        /// Number of outages.
+        bad: u64,
+        /// Allowed number of outages.
+        borne: f64,
+    },
     /// Time above its limit; both in ns.
     Time {
         /// Measured time.
@@ -289,6 +296,8 @@ pub fn judge_lateness(lateness: &Lateness, charge: &Charge) -> Option<String> {
             excused(bad, borne, excuse)
                 .then(|| format!("this can explain {}", all_of(bad, "failure", "failures")))
         }
+        Charge::Outages { bad, borne } => excused(bad, borne, lateness.stalls)
+            .then(|| format!("this can explain {}", all_of(bad, "outage", "outages"))),
         Charge::Time {
             measured_ns,
             limit_ns,
@@ -490,6 +499,15 @@ mod tests {
             judge_lateness(&Lateness::default(), &took(5.1e6, 5e6)),
             None
         );
+    }
+
+    #[test]
+    fn a_stall_explains_one_outage() {
+        let outages = |bad| Charge::Outages { bad, borne: 0.0 };
+        let reason = judge_lateness(&late(1), &outages(1)).unwrap();
+        assert!(reason.ends_with("this can explain the outage"), "{reason}");
+        assert_eq!(judge_lateness(&late(1), &outages(2)), None);
+        assert_eq!(judge_lateness(&Lateness::default(), &outages(1)), None);
     }
 
     #[test]

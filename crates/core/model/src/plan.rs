@@ -263,6 +263,11 @@ pub struct TrafficJob {
     /// Rate during `hold`, and target of the ramp-up, as a multiple of the streams' rates, 0.01 to 100 (default 1).
     #[serde(default = "once", skip_serializing_if = "is_once")]
     pub hold_load: f64,
+    /// Shortest time without an arrival of a flow that counts as an outage if frames are missing, 0 to 1h (default
+    /// 10 ms).
+    #[serde(default = "default_outage_threshold")]
+    #[serde(skip_serializing_if = "is_default_outage_threshold")]
+    pub outage_threshold: Span,
     /// Maximum delay that a stalled sender makes up for (default 100 ms). Older frames stay unsent.
     #[serde(default = "default_catch_up")]
     pub catch_up: Span,
@@ -517,6 +522,12 @@ const fn default_drain() -> Span {
 const fn default_catch_up() -> Span {
     Span::from_millis(100)
 }
+const fn default_outage_threshold() -> Span {
+    Span::from_nanos(wb_measure::OUTAGE_THRESHOLD_NS)
+}
+fn is_default_outage_threshold(threshold: &Span) -> bool {
+    *threshold == default_outage_threshold()
+}
 const fn once() -> f64 {
     1.0
 }
@@ -659,6 +670,7 @@ impl Default for TrafficJob {
             ramp: Span::default(),
             hold: Span::default(),
             hold_load: once(),
+            outage_threshold: default_outage_threshold(),
             catch_up: default_catch_up(),
             departures: false,
             flows: None,

@@ -74,6 +74,9 @@ pub struct Report {
     /// Maximum relative error of a percentile, due to the width of the histogram's buckets.
     #[serde(default)]
     pub percentile_error: f64,
+    /// Outages of all flows; absent if the run does not number and receive frames.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outages: Option<OutageReport>,
     /// Results of each job, and of each direction of a bidirectional job.
     #[serde(default)]
     pub jobs: Vec<JobReport>,
@@ -327,6 +330,9 @@ pub struct JobReport {
     /// arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_skipped: Option<u64>,
+    /// Outages of the job's flows; absent if the job does not number and receive frames.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outages: Option<OutageReport>,
     /// Results of each stream.
     pub streams: Vec<StreamReport>,
 }
@@ -358,6 +364,48 @@ pub struct FlowReport {
     pub totals: Totals,
     /// Latency in ns; percentiles exist for the whole run only.
     pub latency_ns: Summary,
+    /// Outages of the flow; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outages: Option<OutageReport>,
+}
+
+/// Outages: times without an arrival of a flow in which frames of the flow are missing. An outage begins with the last
+/// arrival and ends with the next one, or with the last departure of the run. Shorter times than `outage_threshold` of
+/// the plan are not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct OutageReport {
+    /// Number of outages, over all flows.
+    pub outages: u64,
+    /// Number of flows with outages.
+    pub interrupted_flows: u64,
+    /// Duration of the longest outage, in ns; 0 if there was none.
+    pub outage_ns: u64,
+    /// Begin of the longest outage, in ns since the start of the run; absent if there was none.
+    pub outage_begin_ns: Option<u64>,
+    /// End of the longest outage, in ns since the start of the run.
+    pub outage_end_ns: Option<u64>,
+    /// Flow with the longest outage.
+    pub outage_flow: Option<u32>,
+    /// Outages that are counted only: more than 65,536 flows had outages, or several workers received a flow.
+    pub outages_not_kept: u64,
+}
+
+impl OutageReport {
+    /// Adds the outages of other flows.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let longest = match other.outage_ns > self.outage_ns {
+            true => other,
+            false => self,
+        };
+        Self {
+            outages: self.outages + other.outages,
+            interrupted_flows: self.interrupted_flows + other.interrupted_flows,
+            outages_not_kept: self.outages_not_kept + other.outages_not_kept,
+            ..*longest
+        }
+    }
 }
 
 /// One worker.

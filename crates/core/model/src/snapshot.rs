@@ -61,6 +61,9 @@ pub struct Snapshot {
     pub received_l2_bps: Option<f64>,
     /// Original frames that were offered and not (yet) received: lost or in flight.
     pub missing_frames: Option<u64>,
+    /// Outages of flows so far; an outage counts when it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outages: Option<u64>,
     /// Mean latency in the interval, in ns.
     pub latency_mean_ns: Option<f64>,
     /// Ports at which streams wait for a link.
@@ -104,6 +107,7 @@ impl Snapshot {
             offered_l2_bps: None,
             received_l2_bps: None,
             missing_frames: None,
+            outages: None,
             links_down: Vec::new(),
             latency_mean_ns: None,
             load: None,

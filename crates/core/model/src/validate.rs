@@ -522,6 +522,8 @@ impl Plan {
             job.tx.is_some() && job.count == Some(0) => place, "count must be at least 1, got 0";
             job.duration.is_some_and(|d| d == Span::default()) => place, "duration must be above 0";
             !(0.01..=100.0).contains(&job.hold_load) => place, "hold_load must be between 0.01 and 100, got {}", job.hold_load;
+            job.outage_threshold > Span::from_secs(3600) =>
+                place, "outage_threshold must be at most 1h, got {}", job.outage_threshold;
             job.drain > Span::from_secs(60) => place, "drain must be at most 1m, got {}", job.drain;
         }
         for (i, stream) in job.streams.iter().enumerate() {

@@ -139,6 +139,8 @@ counters! {
     reordered_frames,
     /// Originals that arrived during the drain.
     late_frames,
+    /// Outages of flows.
+    outages,
     /// Frames that do not belong to the test.
     foreign_frames,
     /// Originals with a latency.

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use wb_measure::{Analyser, Counters, FlowStats, Histogram, Measurement};
+use wb_measure::{Analyser, Counters, FlowStats, Histogram, Measurement, OUTAGE_THRESHOLD_NS};
 use wb_port::{PortError, RxFrame, RxQueue, StampSource};
 use wb_wire::{PktgenTag, PktgenTime, Tag, TagFormat, ethertype, find_tag, protocol};
 
@@ -100,6 +100,8 @@ pub struct ReceiverSpec {
     pub recordings: Vec<Arc<Recording>>,
     /// Flow of frames with a pktgen header, counted from the first flow. Without it they are foreign.
     pub pktgen_flow: Option<u32>,
+    /// Shortest silence that counts as an outage, in ns.
+    pub outage_threshold_ns: u64,
 }
 
 impl Default for ReceiverSpec {
@@ -110,6 +112,7 @@ impl Default for ReceiverSpec {
             untagged_is_ours: false,
             recordings: Vec::new(),
             pktgen_flow: None,
+            outage_threshold_ns: OUTAGE_THRESHOLD_NS,
         }
     }
 }
@@ -316,8 +319,10 @@ impl Receiver {
                 *sum += n;
             }
             let mut lane = sorter.analyser.into_measurement();
-            for flow in lane.flows.iter_mut().filter(|f| f.flow != PKTGEN_FLOW) {
-                flow.flow += sorter.first_flow;
+            let flows = lane.flows.iter_mut().map(|f| &mut f.flow);
+            let interrupted = lane.outages.flows.iter_mut().map(|f| &mut f.flow);
+            for flow in flows.chain(interrupted).filter(|f| **f != PKTGEN_FLOW) {
+                *flow += sorter.first_flow;
             }
             match &mut measurement {
                 None => measurement = Some(lane),
@@ -349,7 +354,7 @@ impl Sorter {
             }
         };
         Self {
-            analyser,
+            analyser: analyser.with_outage_threshold(spec.outage_threshold_ns),
             first_flow,
             flows,
             shown: 0,

@@ -138,6 +138,7 @@ impl CounterValues {
         self.received_octets = counters.received_octets;
         self.duplicate_frames = counters.duplicate_frames;
         self.reordered_frames = counters.reordered_frames;
+        self.outages = counters.outages;
         self.late_frames = counters.late_frames;
         self.foreign_frames = counters.foreign_frames;
         self.latency_samples = samples;

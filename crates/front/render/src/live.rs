@@ -154,6 +154,8 @@ fn with(s: &Snapshot, layout: Layout, unicode: bool) -> String {
     parts.extend(rate("tx", s.offered_pps, s.offered_l2_bps));
     parts.extend(rate("rx", s.received_pps, s.received_l2_bps));
     parts.extend(missing(s).filter(|_| layout.missing));
+    let outages = s.outages.filter(|n| *n > 0);
+    parts.extend(outages.map(|n| counted(count(n), "outage", "outages")));
     if !s.links_down.is_empty() {
         parts.push(format!("link down: {}", s.links_down.join(", ")));
     }

@@ -249,6 +249,10 @@ impl Families {
                 missing as f64,
             );
         }
+        if let Some(outages) = snapshot.outages {
+            let of = "(so far; reordered frames take outages back)";
+            self.put("outages", of, none(), false, outages as f64);
+        }
         if let Some(Ok(Value::Object(totals))) = snapshot
             .http
             .as_ref()

@@ -118,7 +118,8 @@ fn leads(section: &Section<'_>) -> Vec<Lead> {
         .figures
         .iter()
         .filter(|f| f.def.leads && f.group.is_empty());
-    for figure in own.filter(|figure| !is_hidden(figure)) {
+    let is_none = |f: &Figure<'_>| f.def.show == Show::IfAny && !f.value.is_any();
+    for figure in own.filter(|f| !is_hidden(f) && !is_none(f)) {
         // `established/s, steady`: the table of the job says when.
         let label = figure.label.split(',').next().unwrap_or_default();
         let mut add = |label: String, value: String, is_bad| {

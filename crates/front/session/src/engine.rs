@@ -8,7 +8,8 @@ use wb_model::{
     http::HttpReport,
     load::LoadReport,
     report::{
-        CaptureReport, CriterionReport, FlowReport, JobReport, PortReport, Rates, WorkerReport,
+        CaptureReport, CriterionReport, FlowReport, JobReport, OutageReport, PortReport, Rates,
+        WorkerReport,
     },
     socket::SocketReport,
     timeline::{Row, Timeline},
@@ -74,6 +75,8 @@ pub(crate) struct LinkDown {
 /// Facts about a run that an engine's account needs.
 pub(crate) struct Ended {
     pub(crate) end: End,
+    /// Start of the run on the wall clock.
+    pub(crate) started_wall_ns: u64,
     pub(crate) elapsed_ns: u64,
     /// Stalls of the controlling thread. A stop of the whole process is under-measured by up to 50 ms.
     pub(crate) lateness: Lateness,
@@ -152,6 +155,8 @@ pub(crate) struct Settled {
     pub(crate) totals: Totals,
     pub(crate) rates: Rates,
     pub(crate) times: Times,
+    /// Outages of all jobs.
+    pub(crate) outages: Option<OutageReport>,
     pub(crate) jobs: Vec<JobReport>,
     pub(crate) first_flow: Option<u32>,
     pub(crate) flows: Vec<FlowReport>,

@@ -123,6 +123,10 @@ impl Trial<'_> {
                 bad: measured as u64,
                 borne: limit,
             }),
+            "outages" => Some(Charge::Outages {
+                bad: measured as u64,
+                borne: limit,
+            }),
             "failed" => {
                 let Some(c) = totals.connections else {
                     // Requests of a load without connection totals.

@@ -97,6 +97,7 @@ pub(crate) fn report(
         inter_arrival_ns: sum.times.inter_arrival,
         inter_departure_ns: sum.times.inter_departure,
         percentile_error: sum.times.percentile_error,
+        outages: sum.outages,
         jobs: sum.jobs,
         flows: sum.flows,
         flows_omitted: sum.flows_omitted,

@@ -416,6 +416,7 @@ impl Prepared {
         let offset_after = wall_minus_monotonic();
         let ended = Ended {
             end: state.end,
+            started_wall_ns,
             elapsed_ns: monotonic_ns().saturating_sub(state.start_ns),
             lateness: state.lateness,
             clock_step_ns: clock_step(offset, offset_after),

@@ -341,7 +341,7 @@ fn sender_for(
         .map_err(|e| StartError::stream(direction.name.clone(), e.to_string()))
 }
 
-fn receiver_for(direction: &Direction, lanes: usize) -> Receiver {
+fn receiver_for(direction: &Direction, job: &TrafficJob, lanes: usize) -> Receiver {
     let flows = match direction.from {
         None => FlowSpace::Planned {
             first: direction.first_flow,
@@ -368,6 +368,7 @@ fn receiver_for(direction: &Direction, lanes: usize) -> Receiver {
             Some(_) => pktgen.map(|s| s.first_flow - direction.first_flow),
             None => Some(PKTGEN_FLOW),
         },
+        outage_threshold_ns: job.outage_threshold.as_nanos(),
     };
     Receiver::for_lanes(&spec, lanes)
 }
@@ -429,7 +430,10 @@ impl Traffic {
                     })
                     .transpose()?;
                 let lanes = pair.lanes();
-                let receiver = receives.map(|w| receiver_for(&self.directions[w], lanes));
+                let receiver = receives.map(|w| {
+                    let direction = &self.directions[w];
+                    receiver_for(direction, &self.plan.traffic[direction.job], lanes)
+                });
                 if receives.is_some_and(|w| self.directions[w].tx.is_some()) {
                     pair.discard_stale();
                 }
@@ -670,6 +674,7 @@ fn seen_received(row: &mut Row<'_>, of: &str, seen: &CounterValues) {
     row.counter(of, "received_octets", "octets", seen.received_octets);
     row.counter(of, "duplicate_frames", "frames", seen.duplicate_frames);
     row.counter(of, "reordered_frames", "frames", seen.reordered_frames);
+    row.level(of, "outages", "outages", seen.outages as f64);
     row.counter(of, "latency_samples", "frames", seen.latency_samples);
     row.counter(of, "latency_sum_ns", "ns", seen.latency_sum_ns);
 }
@@ -776,6 +781,7 @@ impl TrafficSnapshots {
                 .then(|| per_second(sum.received_octets, last.received_octets))
                 .flatten()
                 .map(|octets| 8.0 * octets),
+            outages: receives.then_some(sum.outages),
             missing_frames: self.both.then(|| sum.offered_frames.saturating_sub(unique)),
             latency_mean_ns: (samples > 0).then(|| {
                 sum.latency_sum_ns.wrapping_sub(last.latency_sum_ns) as f64 / samples as f64

@@ -227,6 +227,7 @@ impl Screen {
             .flatten()
             .collect();
         rows.extend(flaws(t));
+        rows.extend(trouble("outages", now.outages.filter(|n| *n > 0), []));
         Some(Section::new("Frames", rows))
     }
 

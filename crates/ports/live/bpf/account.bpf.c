@@ -69,6 +69,8 @@ struct control {
 	__u64 since;
 	// Flow of the first tagged frame, plus 1; 0 before it. Written by this program.
 	__u64 seen;
+	// Shortest silence that counts as an outage, in ns.
+	__u64 outage_threshold;
 };
 
 struct control S = {};
@@ -90,6 +92,18 @@ struct flow {
 	__u64 reordered;
 	__u64 late;
 	__u64 unmeasured;
+};
+
+// Same layout as `Record` in outages.rs.
+struct outages {
+	__u64 earlier;
+	__u64 longest_begin;
+	__u64 longest_end;
+	__u64 last_begin;
+	__u64 last_end;
+	__u64 skipped_from;
+	__u64 skipped_to;
+	__u64 missing;
 };
 
 #define LAST_WAS_HIGHEST 1
@@ -143,6 +157,10 @@ struct lane {
 	__u64 stale;
 	// Numbers below the head of each flow.
 	__u64 head;
+	// Outages so far, minus those that were taken back.
+	__u64 outages;
+	// Outages of flows for which the map has no room.
+	__u64 outages_not_kept;
 };
 
 struct {
@@ -167,6 +185,14 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } windows SEC(".maps");
+
+// Flows with outages, by the number of their account.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct outages);
+} outages SEC(".maps");
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
@@ -467,9 +493,50 @@ INLINE __s64 measure(struct lane *q, struct flow *f, __u64 tx, __u64 rx)
 	return delay;
 }
 
-// Handles a frame older than the highest number. Returns 1 if it is an original.
-static __noinline int older(struct lane *q, struct flow *f, __u32 base, __u64 sequence)
+// Records an outage in which `gap` numbers from `from` on were skipped, if the silence was long enough. Returns 0 if it was
+// not, 1 if it is an outage, 2 if it is one for which there is no room.
+static __noinline int interrupted(__u32 account, __u64 from, __u64 gap, __u64 begin, __u64 end)
 {
+	struct outages none = {}, *o;
+
+	if (end < begin || end - begin < S.outage_threshold)
+		return 0;
+	o = bpf_map_lookup_elem(&outages, &account);
+	if (!o) {
+		bpf_map_update_elem(&outages, &account, &none, BPF_NOEXIST);
+		o = bpf_map_lookup_elem(&outages, &account);
+	}
+	if (!o)
+		return 2;
+	if (o->missing) {
+		o->earlier++;
+		if (o->last_end - o->last_begin > o->longest_end - o->longest_begin) {
+			o->longest_begin = o->last_begin;
+			o->longest_end = o->last_end;
+		}
+	}
+	o->last_begin = begin;
+	o->last_end = end;
+	o->skipped_from = from;
+	o->skipped_to = from + gap;
+	o->missing = gap;
+	return 1;
+}
+
+// Takes a number that arrived later from the last outage. Returns 1 if this takes the outage back.
+static __noinline int filled(__u32 account, __u64 sequence)
+{
+	struct outages *o = bpf_map_lookup_elem(&outages, &account);
+
+	if (!o || !o->missing || sequence < o->skipped_from || sequence >= o->skipped_to)
+		return 0;
+	return !--o->missing;
+}
+
+// Handles a frame older than the highest number. Returns 1 if it is an original.
+static __noinline int older(struct lane *q, struct flow *f, __u32 account, __u64 sequence)
+{
+	__u32 base = account * C.words;
 	__u64 age, bit = 1ULL << (sequence & 63), *word;
 
 	if (!q || !f)
@@ -491,6 +558,8 @@ static __noinline int older(struct lane *q, struct flow *f, __u32 base, __u64 se
 		} else {
 			q->missing--;
 		}
+		if (filled(account, sequence))
+			q->outages--;
 		return 1;
 	}
 	f->duplicates++;
@@ -498,9 +567,10 @@ static __noinline int older(struct lane *q, struct flow *f, __u32 base, __u64 se
 	return 0;
 }
 
-INLINE void arrive(struct lane *q, struct flow *f, __u32 base, __u32 wire, __u64 tx, __u64 rx, __u32 octets)
+INLINE void arrive(struct lane *q, struct flow *f, __u32 account, __u32 wire, __u64 tx, __u64 rx, __u32 octets)
 {
-	__u64 next = f->next, sequence, *word;
+	__u64 next = f->next, before = f->last_rx, sequence, *word;
+	__u32 base = account * C.words;
 	__s64 delay, last = f->last_delay, ahead = (__s32)(wire - (__u32)next);
 
 	q->received++;
@@ -534,6 +604,14 @@ INLINE void arrive(struct lane *q, struct flow *f, __u32 base, __u32 wire, __u64
 					q->largest_gap = gap;
 				if (sequence > q->after_gap)
 					q->after_gap = sequence;
+				if (next) {
+					int kind = interrupted(account, next, gap, before, rx);
+
+					if (kind)
+						q->outages++;
+					if (kind == 2)
+						q->outages_not_kept++;
+				}
 			}
 		}
 		word = word_of(base, sequence >> 6);
@@ -556,7 +634,7 @@ INLINE void arrive(struct lane *q, struct flow *f, __u32 base, __u32 wire, __u64
 		}
 		f->flags |= LAST_WAS_HIGHEST;
 	} else {
-		if (!older(q, f, base, sequence))
+		if (!older(q, f, account, sequence))
 			return;
 		delay = measure(q, f, tx, rx);
 		f->last_delay = delay;
@@ -593,7 +671,7 @@ SEC("xdp.frags")
 int wb_account(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *tag;
-	__u32 queue = ctx->rx_queue_index, number, wire, at, octets, base;
+	__u32 queue = ctx->rx_queue_index, number, wire, at, octets;
 	__u64 rx, tx, *stray;
 	struct lane *q;
 	struct flow *f;
@@ -643,12 +721,11 @@ int wb_account(struct xdp_md *ctx)
 	f = bpf_map_lookup_elem(&flows, &number);
 	if (!f)
 		goto other;
-	base = number * C.words;
 	if (C.shared && !take(queue)) {
 		ADD(q->dropped, 1);
 		return XDP_DROP;
 	}
-	arrive(q, f, base, wire, tx, rx, octets);
+	arrive(q, f, number, wire, tx, rx, octets);
 	if (C.shared)
 		give_back(q);
 	return XDP_DROP;

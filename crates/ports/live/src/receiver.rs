@@ -4,8 +4,11 @@ use std::mem::offset_of;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use libbpf_rs::MapHandle;
-use wb_measure::{Counters, FlowStats, Histogram, Measurement, SignedHistogram, WindowSize};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use wb_measure::{
+    Counters, FlowOutages, FlowStats, Histogram, Measurement, OUTAGE_FLOWS, Outages,
+    SignedHistogram, WindowSize,
+};
 use wb_port::offload::{Awaited, ReceiveOffload, Refusal};
 use wb_port::{Interface, PortError};
 
@@ -24,6 +27,7 @@ struct Control {
     beside_others: u64,
     since: u64,
     seen: u64,
+    outage_threshold: u64,
 }
 
 /// `struct histogram` of account.bpf.c.
@@ -69,6 +73,8 @@ struct QueueAccount {
     dropped: u64,
     stale: u64,
     head: u64,
+    outages: u64,
+    outages_not_kept: u64,
 }
 
 const DISTRIBUTIONS: [usize; 5] = [
@@ -116,6 +122,7 @@ struct Shared {
     control: SharedMap,
     lanes: SharedMap,
     flows: SharedMap,
+    outages: MapHandle,
     awaited: Awaited,
     window: WindowSize,
     _hook: Hook,
@@ -193,6 +200,8 @@ impl Account {
             object::open_map(&mut open, "lanes")?.set_max_entries(queues)?;
             object::open_map(&mut open, "flows")?.set_max_entries(accounts)?;
             object::open_map(&mut open, "windows")?.set_max_entries(window_words)?;
+            let interrupted = accounts.min(OUTAGE_FLOWS as u32);
+            object::open_map(&mut open, "outages")?.set_max_entries(interrupted)?;
             open.load().and_then(|object| {
                 let program = object::program(&object, "wb_account")?;
                 let program = program.as_fd().try_clone_to_owned()?;
@@ -210,16 +219,21 @@ impl Account {
                 (hook, Some(refusal))
             }
         };
-        let map = |name, len| {
-            let map = object::map(&object, name)
+        let handle = |name| {
+            object::map(&object, name)
                 .and_then(|map| MapHandle::try_from(&map))
-                .map_err(|cause| fault::loading(interface, &cause))?;
-            SharedMap::map(map.as_fd(), len)
+                .map_err(|cause| fault::loading(interface, &cause))
+        };
+        let map = |name, len| {
+            SharedMap::map(handle(name)?.as_fd(), len)
                 .map_err(|cause| fault::io(interface, "map counters", cause))
         };
         let control = map(".bss", size_of::<Control>())?;
         let lanes = map("lanes", queues as usize * LANE_LEN)?;
         let flows = map("flows", accounts as usize * FLOW_LEN)?;
+        let outages = handle("outages")?;
+        let threshold = offset_of!(Control, outage_threshold);
+        control.set(threshold, awaited.outage_threshold_ns);
         control.set(offset_of!(Control, drain_since), u64::MAX);
         control.set(offset_of!(Control, end), u64::MAX);
         for queue in 0..queues as usize {
@@ -240,6 +254,7 @@ impl Account {
                 control,
                 lanes,
                 flows,
+                outages,
                 awaited,
                 window,
                 _hook: hook,
@@ -345,6 +360,7 @@ impl Queue<'_> {
             duplicate_frames: self.get(offset_of!(QueueAccount, duplicates)),
             reordered_frames: self.get(offset_of!(QueueAccount, reordered)),
             missing_frames: self.get(offset_of!(QueueAccount, missing)),
+            outages: self.get(offset_of!(QueueAccount, outages)),
             unplanned_frames: self.get(offset_of!(QueueAccount, unplanned)),
             pktgen_frames: self.get(offset_of!(QueueAccount, pktgen)),
             stale_frames: self.get(offset_of!(QueueAccount, stale)),
@@ -392,6 +408,28 @@ impl Queue<'_> {
 }
 
 impl Receiver {
+    /// Outages of the flows at this receiver's queues.
+    fn outages(&self) -> Outages {
+        let flows = self.shared.awaited.flows.max(1);
+        let own = |account: u32| self.queues.contains(&(account / flows));
+        let map = &self.shared.outages;
+        let recorded = |key: Vec<u8>| {
+            let account = u32::from_ne_bytes(key.as_slice().try_into().ok()?);
+            let value = map.lookup(&key, MapFlags::ANY).ok()??;
+            let mut words = [0; FlowOutages::WORDS];
+            for (word, bytes) in words.iter_mut().zip(value.as_chunks().0) {
+                *word = u64::from_ne_bytes(*bytes);
+            }
+            let flow = self.shared.first_flow() + account % flows;
+            FlowOutages::recorded(flow, &words).filter(|_| own(account))
+        };
+        let not_kept = offset_of!(QueueAccount, outages_not_kept);
+        Outages::of_flows(
+            map.keys().filter_map(recorded),
+            self.queues().map(|queue| queue.get(not_kept)).sum(),
+        )
+    }
+
     fn queues(&self) -> impl Iterator<Item = Queue<'_>> {
         self.queues.iter().map(|number| Queue {
             shared: &self.shared,
@@ -469,7 +507,9 @@ impl ReceiveOffload for Receiver {
                 None => sum = Some(part),
             }
         }
-        sum.unwrap_or_default()
+        let mut sum = sum.unwrap_or_default();
+        sum.outages = self.outages();
+        sum
     }
 }
 

@@ -496,6 +496,8 @@ pub struct Awaited {
     /// True if the first flow is unknown too: the `flows` flows around the flow of the first tagged frame are expected,
     /// and `first_flow` is ignored.
     pub around_first: bool,
+    /// Shortest silence that counts as an outage, in ns.
+    pub outage_threshold_ns: u64,
 }
 
 /// Counts the frames that arrive at a port or at some of its queues.

@@ -1,4 +1,5 @@
 //! Tests of measurements through the public API.
 
 mod laws;
+mod outages;
 mod vectors;

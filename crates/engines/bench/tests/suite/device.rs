@@ -528,6 +528,7 @@ impl Device {
         let size = mean_size(job) as u64;
         let dropped = way.passed - way.read - way.refused;
         JobReport {
+            outages: None,
             name: name.to_owned(),
             tx: ends[0].clone(),
             rx: ends[1].clone(),

@@ -13,7 +13,7 @@ mod stream;
 pub(crate) use count::count_in;
 pub(crate) use given::{Given, ids};
 pub(crate) use output::{OutputArgs, UnsentArgs};
-pub(crate) use ports::{ReceiveArgs, TrafficArgs, TransmitArgs, take, xdp_mode};
+pub(crate) use ports::{OutageArgs, ReceiveArgs, TrafficArgs, TransmitArgs, take, xdp_mode};
 pub(crate) use printing::PrintArgs;
 pub(crate) use refused::{Refused, Row, Table};
 pub(crate) use socket::{Pair, SocketArgs};

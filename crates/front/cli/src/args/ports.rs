@@ -145,6 +145,15 @@ impl ReceiveArgs {
     }
 }
 
+/// Options for the frames that arrive.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Time")]
+pub(crate) struct OutageArgs {
+    /// Shortest time without an arrival of a flow that counts as an outage if frames are missing, 0 to 1h.
+    #[arg(long, value_name = "TIME", default_value = "10ms")]
+    pub(crate) outage_threshold: Span,
+}
+
 /// Removes one CPU per worker from `cpus`. Returns an empty list if `cpus` is empty; the program then chooses.
 pub(crate) fn take(cpus: &mut Vec<u32>, workers: u32) -> anyhow::Result<Vec<u32>> {
     let (left, workers) = (cpus.len(), workers as usize);

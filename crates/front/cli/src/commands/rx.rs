@@ -5,7 +5,7 @@ use clap::Args;
 use wb_model::{Locator, Plan, TrafficJob, plan::XdpMode, units::Span};
 
 use crate::{
-    args::{OutputArgs, ReceiveArgs, count_in},
+    args::{OutageArgs, OutputArgs, ReceiveArgs, count_in},
     run::run_plan,
 };
 
@@ -39,6 +39,8 @@ pub(crate) struct RxArgs {
     #[command(flatten)]
     receive: ReceiveArgs,
     #[command(flatten)]
+    outage: OutageArgs,
+    #[command(flatten)]
     output: OutputArgs,
 }
 
@@ -58,6 +60,7 @@ pub(crate) fn run(args: &RxArgs) -> Result<u8> {
             rx: Some("rx".to_owned()),
             duration: args.duration,
             flows: args.flows,
+            outage_threshold: args.outage.outage_threshold,
             ..TrafficJob::default()
         }],
         first_flow: args.first_flow,

@@ -5,7 +5,10 @@ use clap::Args;
 use wb_model::{Locator, Plan, TrafficJob};
 
 use crate::{
-    args::{OutputArgs, ReceiveArgs, StreamArgs, TrafficArgs, TransmitArgs, UnsentArgs, take},
+    args::{
+        OutageArgs, OutputArgs, ReceiveArgs, StreamArgs, TrafficArgs, TransmitArgs, UnsentArgs,
+        take,
+    },
     run::run_plan,
 };
 
@@ -34,6 +37,8 @@ pub(crate) struct TrialArgs {
     transmit: TransmitArgs,
     #[command(flatten)]
     receive: ReceiveArgs,
+    #[command(flatten)]
+    outage: OutageArgs,
     #[command(flatten)]
     unsent: UnsentArgs,
     #[command(flatten)]
@@ -74,6 +79,7 @@ fn plan(args: &TrialArgs) -> Result<Plan> {
             rx: Some(ports[ports.len() - 1].name.clone()),
             bidir: args.bidir,
             streams: args.stream.streams()?,
+            outage_threshold: args.outage.outage_threshold,
             ..args.traffic.job()
         }],
         ports,

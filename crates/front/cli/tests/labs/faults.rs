@@ -26,8 +26,8 @@ fn long_trial(lab: &Lab) -> Running {
     ])
 }
 
-/// Waits until the run has sent for a while, by its live lines.
-fn wait_until_sending(lab: &Lab) {
+/// Waits until a0 has sent for a while.
+pub(crate) fn wait_until_sending(lab: &Lab) {
     let sent = || -> u64 {
         let out = system(
             "ip",

@@ -4,6 +4,7 @@ use std::{process::Stdio, thread::sleep, time::Duration};
 
 use serde_json::Value;
 
+use crate::faults::wait_until_sending;
 use crate::kit::{
     self, Lab, Running, assert_adds_up, eventually, privileged, run, system, total, wirebench,
 };
@@ -332,7 +333,8 @@ fn a_program_that_leaves_the_other_end_ends_the_run_with_the_reason() {
     let sender = Running::start(&[
         "tx", "-i", &a, "--rate", "10kpps", "--count", "600000", "--json", "-q",
     ]);
-    sleep(Duration::from_secs(2));
+    // A sender that finds no program at the other end attaches one.
+    wait_until_sending(&lab);
     receiver.signal(rustix::process::Signal::INT);
     let received = receiver.finish(Duration::from_secs(10));
     let output = sender.finish(Duration::from_secs(10));

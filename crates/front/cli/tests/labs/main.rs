@@ -35,6 +35,7 @@ mod load_words;
 mod mix;
 mod modifiers;
 mod netperf;
+mod outages;
 mod outputs;
 mod pktgen;
 mod plans;

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     kit::{Lab, Running, eventually, privileged, run, system, total, wirebench},
-    load::{PATIENCE, Talking, assert_alike, counter, job, job_total, load, words},
+    load::{PATIENCE, Talking, assert_alike, counter, job, job_total, load, sent_again, words},
     load_interop::{Nginx, assert_perfect, inside, installed, kernel_at},
 };
 
@@ -43,12 +43,10 @@ fn workers(report: &Value, end: &str) -> usize {
     job["workers"].as_array().expect("workers").len()
 }
 
-/// Checks that no frame arrived at a worker that did not expect it. Retransmissions could, so the tests must not
-/// cause any.
-fn assert_none_astray(job: &Value, place: &str) {
-    for key in ["drop_unknown", "drop_datagram"] {
-        assert_eq!(counter(job, key), 0, "{place}: {key} of {job}");
-    }
+/// Checks that no frame arrived at a worker that did not expect it, except `again` segments that were sent again.
+fn assert_none_astray(job: &Value, again: u64, place: &str) {
+    assert!(counter(job, "drop_unknown") <= again, "{place}: {job}");
+    assert_eq!(counter(job, "drop_datagram"), 0, "{place}: {job}");
     assert_eq!(
         job["totals"]["rx_dropped_frames"].as_u64().unwrap_or(0),
         0,
@@ -94,7 +92,7 @@ fn answers_of_a_kernel_find_their_connection_on_any_queue() {
             let place = format!("{driver}, {n} workers");
             assert_perfect(&report, &place);
             assert_eq!(workers(&report, "client"), n, "{place}");
-            assert_none_astray(job(&report, "client"), &place);
+            assert_none_astray(job(&report, "client"), 0, &place);
             if driver == "xdp" {
                 assert_spread(&lab.node("a"), "a0", &before, &place);
             }
@@ -153,7 +151,7 @@ for n in range(60):
             );
             assert_eq!(job_total(server, "responses"), 180, "{place}: {server}");
             assert_eq!(workers(&report, "server").to_string(), n, "{place}");
-            assert_none_astray(server, &place);
+            assert_none_astray(server, 0, &place);
             if driver == "xdp" {
                 assert_spread(&lab.node("b"), "b0", &before, &place);
             }
@@ -181,7 +179,7 @@ fn both_ends_agree_whatever_numbers_of_workers_they_have() {
         let report = load(&words(&line), 0);
         assert_alike(&report, &line);
         for end in ["client", "server"] {
-            assert_none_astray(job(&report, end), &line);
+            assert_none_astray(job(&report, end), sent_again(&report), &line);
         }
     }
 }
@@ -427,7 +425,8 @@ fn a_router_has_queues_for_several_workers() {
     let (tx, rx) = (format!("live:{}", lab.a0()), format!("live:{}", lab.b0()));
     // The far end of the router has an XDP program only during a run.
     let before = by_queue(&lab.node("b"), "b0");
-    let options = words("--rate 50kpps --duration 1s --workers 2 --flows 6 --drain 500ms");
+    // The router selects the queue by a hash of the flow, with a key that differs each time the machine starts.
+    let options = words("--rate 50kpps --duration 1s --workers 2 --flows 64 --drain 500ms");
     let report = lab.trial_with(&tx, &rx, &options, 0);
     assert_eq!(total(&report, "offered"), 50_000);
     assert_eq!(total(&report, "received"), 50_000, "{}", report["totals"]);

@@ -403,6 +403,7 @@ pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
     };
     let times = times_of(&all);
     let judged = criteria::judge(&run.plan, |_| Frames {
+        outages: None,
         totals,
         rates,
         latency_ns: times.latency,

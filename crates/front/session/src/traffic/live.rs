@@ -10,7 +10,7 @@ use wb_live::{
     takes_frames,
 };
 use wb_machine::{clock::monotonic_ns, netns};
-use wb_model::{Plan, Stream, TagKind, plan::PortPlan};
+use wb_model::{Plan, Stream, TagKind, plan::PortPlan, units::Span};
 use wb_port::{
     Interface, PortError,
     offload::{Awaited, ReceiveOffload, Refusal, SendOffload, StreamProgram},
@@ -116,13 +116,14 @@ pub(crate) fn let_in(port: &OpenPort) -> Result<Option<(PassProgram, String)>, S
     Ok(Some((passage, place)))
 }
 
-fn awaited(direction: &Direction) -> Awaited {
+fn awaited(direction: &Direction, outage_threshold: Span) -> Awaited {
     Awaited {
         first_flow: direction.first_flow,
         flows: direction.flows,
         ramp_flow: RAMP_FLOW,
         sender_unknown: direction.from.is_some(),
         around_first: direction.from.as_ref().is_some_and(|run| !run.is_told()),
+        outage_threshold_ns: outage_threshold.as_nanos(),
     }
 }
 
@@ -333,7 +334,8 @@ impl Traffic {
             return Ok(Vec::new());
         };
         debug_assert!(direction.streams.iter().all(|s| is_tagged(&s.stream)));
-        let awaited = awaited(direction);
+        let threshold = self.plan.traffic[direction.job].outage_threshold;
+        let awaited = awaited(direction, threshold);
         if let Some(why) = self.no_room_at(number, awaited.flows) {
             return Err(refuse(&port.plan, why));
         }

@@ -1,13 +1,13 @@
 //! Converts the measurements of workers into the report. Every total is settled here, once, so that it adds up.
 
 use wb_figures::text::time_ns;
-use wb_measure::{Account, Measurement};
+use wb_measure::{Account, FlowOutages, Measurement, Outages};
 use wb_model::{
     Driver, JobKind, Lateness, LatenessReport, Limit, LimitedBy, Limiter, Proto, Stream, Summary,
     Totals, counted,
     frames::Frames,
     lateness::MISSED,
-    report::{FlowReport, JobReport, PortReport, Rates, StreamReport, WorkerReport},
+    report::{FlowReport, JobReport, OutageReport, PortReport, Rates, StreamReport, WorkerReport},
     units::WIRE_OVERHEAD,
 };
 use wb_traffic::{PKTGEN_FLOW, SenderOutcome, WorkerOutcome};
@@ -249,7 +249,7 @@ fn with_last_gap(spent_ns: u64, frames: u64, direction: &Direction) -> u64 {
 
 fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirection {
     let (mut totals, mut streams, offered, untagged_offered) = sent(run, index);
-    let (measurement, dropped, ramp) = measured(run, index);
+    let (mut measurement, dropped, ramp) = measured(run, index);
     let (run, direction) = (&*run, &run.directions[index]);
     // Ramps of all runs use the same flow.
     let strays = ramp.saturating_sub(totals.ramp_frames.unwrap_or(0));
@@ -258,6 +258,15 @@ fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirectio
     }
     let mut flows = Vec::new();
     let mut omitted = 0;
+    if let Some(m) = &mut measurement {
+        let last = senders(run, index).map(|(_, o)| o.last_departure_wall_ns);
+        let threshold = run.plan.traffic[direction.job].outage_threshold;
+        m.end_outages(&offered, last.max().unwrap_or(0), threshold.as_nanos());
+    }
+    let shown = |outages: &FlowOutages| OutageReport {
+        outage_flow: Some(run.flows.shown(outages.flow)),
+        ..outages_of_flow(outages, ended.started_wall_ns)
+    };
     if let Some(m) = &measurement {
         let mut came;
         (came, omitted) = received(
@@ -270,6 +279,7 @@ fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirectio
             &mut flows,
         );
         for flow in &mut flows {
+            flow.outages = m.outages.of(flow.flow).map(shown);
             flow.flow = run.flows.shown(flow.flow);
         }
         if direction.tx.is_some() {
@@ -313,6 +323,10 @@ fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirectio
         pdv_ns: summary(Measurement::pdv),
         inter_arrival_ns: summary(|m| m.inter_arrival.summary()),
         last_skipped: measurement.as_ref().and_then(|m| m.last_skipped),
+        outages: measurement
+            .as_ref()
+            .filter(|_| direction.tx.is_none() || !offered.is_empty())
+            .map(|m| all_outages(&m.outages, shown)),
         totals,
         streams,
     };
@@ -326,6 +340,36 @@ fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirectio
             .iter()
             .any(|s| s.pps.is_none() && s.replay.is_none()),
     }
+}
+
+/// Outages of a flow, with times since the start of the run. `started_wall_ns`: start of the run.
+fn outages_of_flow(of: &FlowOutages, started_wall_ns: u64) -> OutageReport {
+    let since_start = |wall_ns: u64| Some(wall_ns.saturating_sub(started_wall_ns));
+    OutageReport {
+        outages: of.outages,
+        interrupted_flows: 1,
+        outage_ns: of.longest.duration_ns(),
+        outage_begin_ns: since_start(of.longest.begin_ns),
+        outage_end_ns: since_start(of.longest.end_ns),
+        outage_flow: None,
+        outages_not_kept: 0,
+    }
+}
+
+/// Outages of all flows of a direction.
+fn all_outages(all: &Outages, shown: impl Fn(&FlowOutages) -> OutageReport) -> OutageReport {
+    OutageReport {
+        outages: all.count(),
+        interrupted_flows: all.flows.len() as u64,
+        outages_not_kept: all.not_kept,
+        ..all.longest().map(shown).unwrap_or_default()
+    }
+}
+
+/// Outages of several directions together.
+fn sum_of_outages<'a>(settled: impl Iterator<Item = &'a SettledDirection>) -> Option<OutageReport> {
+    let known = settled.filter_map(|s| s.job.outages);
+    known.reduce(|sum, other| sum.plus(&other))
 }
 
 fn stream_of(direction: &Direction, flow: u32) -> Option<String> {
@@ -409,6 +453,7 @@ fn received(
     for (flow, account) in &accounts {
         let seen = stats(*flow);
         flows.push(FlowReport {
+            outages: None,
             flow: *flow,
             stream: stream_of(direction, *flow),
             totals: Totals {
@@ -1079,6 +1124,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
             inter_departure: departures.map(|h| h.summary()),
             ..times
         },
+        outages: sum_of_outages(settled.iter()),
         jobs: settled.into_iter().map(|s| s.job).collect(),
         first_flow: run.flows.first,
         flows,
@@ -1145,8 +1191,9 @@ fn figures(run: &Traffic, settled: &[SettledDirection], job: Option<&str>) -> Fr
         totals: mine
             .clone()
             .fold(Totals::default(), |sum, s| sum.plus(&s.job.totals)),
-        rates: sum_rates(mine.map(|s| s.job.rates)),
+        rates: sum_rates(mine.clone().map(|s| s.job.rates)),
         latency_ns: latency.summary(),
+        outages: sum_of_outages(mine.clone()),
         transactions_per_second: None,
     }
 }

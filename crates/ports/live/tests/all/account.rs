@@ -96,7 +96,8 @@ fn first_flow(awaited: Awaited, arrivals: &[Arrival]) -> u32 {
 /// Counts `arrivals` with the analyser. It has no arrival times, so only results that do not depend on them can be
 /// compared.
 fn by_user_space(awaited: Awaited, window: WindowSize, arrivals: &[Arrival]) -> (Measurement, u64) {
-    let mut analyser = Analyser::planned_with_window(awaited.flows as usize, window);
+    let mut analyser = Analyser::planned_with_window(awaited.flows as usize, window)
+        .with_outage_threshold(awaited.outage_threshold_ns);
     if awaited.sender_unknown {
         analyser = analyser.with_unknown_sender();
     }
@@ -133,6 +134,13 @@ fn compare(awaited: Awaited, (ours, ramp): &(Measurement, u64), arrivals: &[Arri
         assert_eq!(ours.count(), theirs.count(), "{what}");
     }
     assert_eq!(ours.ipdv.count(), theirs.ipdv.count());
+    // Without a threshold, outages do not depend on arrival times.
+    let counts = |m: &Measurement, first| -> Vec<(u32, u64)> {
+        let flows = m.outages.flows.iter();
+        flows.map(|f| (f.flow + first, f.outages)).collect()
+    };
+    let first = first_flow(awaited, arrivals);
+    assert_eq!(counts(ours, 0), counts(&theirs, first), "outages");
     assert_eq!(ours.flows.len(), theirs.flows.len());
     for (ours, theirs) in ours.flows.iter().zip(&theirs.flows) {
         assert_eq!(ours.flow, theirs.flow + first_flow(awaited, arrivals));
@@ -253,6 +261,7 @@ fn the_kernel_counts_as_the_analyser_does() {
                 ramp_flow: u32::MAX,
                 sender_unknown,
                 around_first,
+                outage_threshold_ns: 0,
             };
             let mut random = SplitMix64(seed);
             let used = flows.min(5);

@@ -151,6 +151,7 @@ pub(crate) fn lossy() -> Report {
     };
     let latency = summary(499_000, 4_100, 1_100);
     let flow = |flow: u32, lost: u64| FlowReport {
+        outages: None,
         flow,
         stream: Some("stream 1".into()),
         totals: Totals {
@@ -171,6 +172,7 @@ pub(crate) fn lossy() -> Report {
         },
     };
     let mut report = Report {
+        outages: None,
         first_flow: Some(2_839_120_398),
         schema: REPORT_SCHEMA.into(),
         kind: "trial".into(),
