@@ -12,7 +12,8 @@ set -eu
 cd "$(dirname "$0")/.."
 # In a larger build the compiler has fewer registers for the same lines: 267 before streams had tables too.
 SEND_BUDGET=277
-RECEIVE_BUDGET=333
+# 332 before the index of the flow and its last arrival were kept for outages.
+RECEIVE_BUDGET=337
 # About 600 of these are the round trip, its timers, and the options of each SYN.
 CONNECTION_BUDGET=4990
 UDP_BUDGET=910

@@ -142,20 +142,23 @@ impl Analyser {
         self.counters.received_frames += 1;
         self.counters.received_octets += u64::from(octets);
         self.pace.note(rx_ns);
-        let number = flow;
         let (flow, arrival) = self.table.arrive(index, sequence);
-        if let Arrival::InOrder { gap: gap @ 1.. } = arrival {
-            let frame = (number, sequence, rx_ns);
-            self.gaps.note(flow, &mut self.counters, frame, gap);
-        }
-        flow.count(rx_ns, octets);
+        let silent_since_ns = flow.count(rx_ns, octets);
         match arrival {
             Arrival::InOrder { gap } => {
+                if gap != 0 {
+                    let silence = Outage {
+                        begin_ns: silent_since_ns,
+                        end_ns: rx_ns,
+                    };
+                    let frame = (index, sequence, silence);
+                    self.gaps.note(flow, &mut self.counters, frame, gap);
+                }
                 let delay = self.delays.measure(flow, &mut self.counters, tx_ns, rx_ns);
                 self.delays.vary_in_order(flow, delay, gap == 0);
             }
             Arrival::Reordered => {
-                self.gaps.fill(flow, &mut self.counters, number, sequence);
+                self.gaps.fill(flow, &mut self.counters, index, sequence);
                 let delay = self.delays.measure(flow, &mut self.counters, tx_ns, rx_ns);
                 self.delays.vary_reordered(flow, delay);
             }
@@ -272,7 +275,10 @@ impl Analyser {
             last_rx_ns: self.pace.first_rx_ns.map(|_| self.pace.last_rx_ns),
             largest_gap: self.gaps.largest,
             last_skipped: self.gaps.last_skipped,
-            outages: self.gaps.outages.finish(),
+            outages: self
+                .gaps
+                .outages
+                .finish(|index| self.table.number_of(index)),
             window: Some(self.table.window()),
             flows,
             unpaired_jitter: self.delays.unpaired_jitter,
@@ -304,18 +310,18 @@ impl Gaps {
         }
     }
 
-    /// Counts the numbers that were skipped before a frame of a flow: its number in the tag, its sequence number and its
-    /// receive stamp. The frame itself is not counted yet.
+    /// Counts the `gap` numbers that were skipped before a frame: with the index of its flow, its sequence number, and the
+    /// silence that it ended.
     #[cold]
     #[inline(never)]
     fn note(
         &mut self,
         flow: &mut Flow,
         counters: &mut Counters,
-        (number, sequence, rx_ns): (u32, u32, u64),
+        (index, sequence, silence): (usize, u32, Outage),
         gap: u64,
     ) {
-        if self.sender_unknown && flow.received == 0 {
+        if self.sender_unknown && flow.received == 1 {
             // The first frame of a flow has no predecessor, so the gap is its 32-bit number.
             flow.head = sequence;
             counters.head_frames += gap;
@@ -324,13 +330,9 @@ impl Gaps {
             self.largest = self.largest.max(gap);
             // `next` is already after the current frame.
             self.last_skipped = self.last_skipped.max(flow.next.checked_sub(2));
-            if flow.received > 0 {
-                let silence = Outage {
-                    begin_ns: flow.last_rx_ns,
-                    end_ns: rx_ns,
-                };
+            if flow.received > 1 {
                 let from = flow.next - 1 - gap;
-                let is_outage = self.outages.skipped(number, from, gap, silence);
+                let is_outage = self.outages.skipped(index as u32, from, gap, silence);
                 counters.outages += u64::from(is_outage);
             }
         }
@@ -339,7 +341,7 @@ impl Gaps {
     /// Counts an original that arrived after a frame with a higher sequence number.
     #[cold]
     #[inline(never)]
-    fn fill(&mut self, flow: &mut Flow, counters: &mut Counters, number: u32, sequence: u32) {
+    fn fill(&mut self, flow: &mut Flow, counters: &mut Counters, index: usize, sequence: u32) {
         flow.reordered += 1;
         counters.reordered_frames += 1;
         match flow.lower_head(sequence) {
@@ -349,7 +351,9 @@ impl Gaps {
                 counters.missing_frames += lower - 1;
             }
         }
-        let taken_back = self.outages.filled(number, unwrap(flow.next, sequence));
+        let taken_back = self
+            .outages
+            .filled(index as u32, unwrap(flow.next, sequence));
         counters.outages -= u64::from(taken_back);
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct Flow {
     latency_min: u64,
     latency_max: u64,
     first_rx_ns: u64,
-    pub(crate) last_rx_ns: u64,
+    last_rx_ns: u64,
     pub(crate) duplicates: u64,
     pub(crate) reordered: u64,
     pub(crate) late: u64,
@@ -64,13 +64,15 @@ impl Flow {
         unmeasured: 0,
     };
 
-    /// Counts an arrival of any kind.
+    /// Counts an arrival of any kind. Returns the time of the latest one before it.
     #[inline]
-    pub(crate) fn count(&mut self, rx_ns: u64, octets: u32) {
+    pub(crate) fn count(&mut self, rx_ns: u64, octets: u32) -> u64 {
+        let before = self.last_rx_ns;
         self.received += 1;
         self.octets += u64::from(octets);
         self.first_rx_ns = self.first_rx_ns.min(rx_ns);
-        self.last_rx_ns = self.last_rx_ns.max(rx_ns);
+        self.last_rx_ns = before.max(rx_ns);
+        before
     }
 
     #[inline]

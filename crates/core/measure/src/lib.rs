@@ -47,7 +47,7 @@ pub use encoded::{EncodedHistogram, EncodedValues, NamedHistogram};
 pub use flow::{FlowLatency, FlowStats};
 pub use histogram::{Bucket, Histogram, SignedHistogram};
 pub use measurement::{Measurement, SmoothedJitter};
-pub use outages::{FlowOutages, OUTAGE_FLOWS, OUTAGE_THRESHOLD_NS, Outage, Outages};
+pub use outages::{FlowOutages, OUTAGE_FLOWS, OUTAGE_THRESHOLD_NS, Outage, Outages, SentFrames};
 pub use outline::{Outline, ShownOutline};
 pub use rates::line_rate_pps;
 pub use sequence::{Arrival, SequenceTracker, WindowSize};

@@ -4,7 +4,7 @@ use crate::account::{Account, settle_flows};
 use crate::counters::Counters;
 use crate::flow::{FlowStats, lesser};
 use crate::histogram::{Histogram, SignedHistogram};
-use crate::outages::Outages;
+use crate::outages::{Outages, SentFrames};
 use crate::sequence::WindowSize;
 use crate::summary::Summary;
 
@@ -112,18 +112,11 @@ impl Measurement {
         })
     }
 
-    /// Adds the outages that lasted until the end of the run: of flows with fewer arrivals than `offered` (flow and
-    /// frames sent, ascending) since their last arrival, from `threshold_ns` on. Their end is the last departure, in ns
-    /// of the receive clock. Outages of split flows become unknown.
-    pub fn end_outages(
-        &mut self,
-        offered: &[(u32, u64)],
-        last_departure_ns: u64,
-        threshold_ns: u64,
-    ) {
-        let flows = &self.flows;
-        self.outages
-            .end(flows, offered, last_departure_ns, threshold_ns);
+    /// Completes the outages at the end of a run. `sent` are the frames of a known sender. Adds the outages of flows
+    /// whose last numbers are missing, if their silence was `threshold_ns` or longer. Removes those of flows that lost
+    /// nothing or that several workers received.
+    pub fn end_outages(&mut self, sent: Option<&SentFrames<'_>>, threshold_ns: u64) {
+        self.outages.end(&self.flows, sent, threshold_ns);
     }
 
     /// Number of flows received by more than one worker.

@@ -4,7 +4,8 @@
 //! are receive stamps. A silence shorter than the threshold is no outage. If all missing numbers arrive later, the frames
 //! were reordered, and the outage is taken back. This is possible until the next outage of the flow begins.
 //!
-//! Only flows with an outage have a record, so flows that lose nothing cost neither memory nor time.
+//! Every frame of the flow ends a silence, also a duplicate. Only flows with an outage have a record, and flows that lose
+//! nothing cost no time.
 
 use crate::flow::FlowStats;
 use crate::keys::Keys;
@@ -49,7 +50,7 @@ struct Record {
 const _: () = assert!(size_of::<Record>() == 64);
 
 impl Record {
-    /// Counts the last outage for good.
+    /// Adds the last outage to the earlier ones.
     fn confirm(&mut self) {
         if self.missing == 0 {
             return;
@@ -78,9 +79,14 @@ impl FlowOutages {
     /// Number of words that [`FlowOutages::recorded`] takes.
     pub const WORDS: usize = 8;
 
-    /// Creates the outages of a flow from words recorded elsewhere by the rules of this module: outages before the last
-    /// one, begin and end of the longest of them, begin and end of the last one, range of numbers that were skipped in
-    /// it (first, end), and how many of these have not arrived. Returns `None` if no outage is left.
+    /// Creates the outages of a flow from words recorded elsewhere by the rules of this module. Returns `None` if no
+    /// outage is left. The words are:
+    ///
+    /// - number of outages before the last one,
+    /// - begin and end of the longest of these,
+    /// - begin and end of the last one,
+    /// - first skipped number of the last one, and the number after its last skipped number,
+    /// - how many of the skipped numbers have not arrived.
     #[must_use]
     pub fn recorded(flow: u32, words: &[u64; Self::WORDS]) -> Option<Self> {
         let &[earlier, a, b, c, d, from, to, missing] = words;
@@ -107,7 +113,7 @@ impl FlowOutages {
     }
 }
 
-/// Records outages of the flows of one worker.
+/// Records outages of the flows of one worker, by their index in its flow table.
 #[derive(Clone, Debug)]
 pub(crate) struct OutageRecorder {
     pub(crate) threshold_ns: u64,
@@ -128,22 +134,22 @@ impl OutageRecorder {
 
     /// Handles `gap` sequence numbers from `from` on that were skipped between two arrivals. Returns true if this is an
     /// outage.
-    pub(crate) fn skipped(&mut self, flow: u32, from: u64, gap: u64, silence: Outage) -> bool {
+    pub(crate) fn skipped(&mut self, index: u32, from: u64, gap: u64, silence: Outage) -> bool {
         if silence.end_ns < silence.begin_ns || silence.duration_ns() < self.threshold_ns {
             return false;
         }
-        let index = match self.keys.get(flow) {
-            Some(index) => index,
+        let place = match self.keys.get(index) {
+            Some(place) => place,
             None if self.records.len() < OUTAGE_FLOWS => {
                 self.records.push(Record::default());
-                self.keys.insert(flow)
+                self.keys.insert(index)
             }
             None => {
                 self.not_kept += 1;
                 return true;
             }
         };
-        let record = &mut self.records[index];
+        let record = &mut self.records[place];
         record.confirm();
         record.last = [silence.begin_ns, silence.end_ns];
         record.skipped = [from, from + gap];
@@ -152,28 +158,29 @@ impl OutageRecorder {
     }
 
     /// Handles a skipped number that arrived later. Returns true if it takes an outage back.
-    pub(crate) fn filled(&mut self, flow: u32, number: u64) -> bool {
+    pub(crate) fn filled(&mut self, index: u32, number: u64) -> bool {
         if self.records.is_empty() {
             return false;
         }
-        let Some(index) = self.keys.get(flow) else {
+        let Some(place) = self.keys.get(index) else {
             return false;
         };
-        let record = &mut self.records[index];
+        let record = &mut self.records[place];
         let [from, to] = record.skipped;
         let fills = record.missing > 0 && (from..to).contains(&number);
         record.missing -= u64::from(fills);
         fills && record.missing == 0
     }
 
-    /// Converts into the results.
-    pub(crate) fn finish(self) -> Outages {
+    /// Converts into the results. `number_of` returns the number of the flow with an index.
+    pub(crate) fn finish(self, number_of: impl Fn(usize) -> u32) -> Outages {
         let words = |r: &Record| {
             let ([a, b], [c, d], [from, to]) = (r.longest, r.last, r.skipped);
             [r.earlier, a, b, c, d, from, to, r.missing]
         };
         let records = self.keys.flows().iter().zip(&self.records);
-        let flows = records.filter_map(|(flow, r)| FlowOutages::recorded(*flow, &words(r)));
+        let flows = records
+            .filter_map(|(index, r)| FlowOutages::recorded(number_of(*index as usize), &words(r)));
         Outages::of_flows(flows, self.not_kept)
     }
 }
@@ -183,9 +190,21 @@ impl OutageRecorder {
 pub struct Outages {
     /// Flows with outages, by ascending number.
     pub flows: Vec<FlowOutages>,
-    /// Outages that belong to no flow of the list: the list was full, or several workers received the flow, and none of
-    /// them can tell what is missing.
+    /// Outages of flows for which the list had no room.
     pub not_kept: u64,
+    /// Flows with unknown outages: several workers received them, and they lost frames. Known at the end of a run.
+    pub unknown_flows: u64,
+}
+
+/// Frames of a known sender.
+#[derive(Clone, Copy, Debug)]
+pub struct SentFrames<'a> {
+    /// Flows and frames sent, by ascending flow number.
+    pub offered: &'a [(u32, u64)],
+    /// First departure, in ns of the receive clock.
+    pub first_departure_ns: u64,
+    /// Last departure, in ns of the receive clock.
+    pub last_departure_ns: u64,
 }
 
 impl Outages {
@@ -196,6 +215,7 @@ impl Outages {
         all.merge(&Self {
             flows: flows.collect(),
             not_kept,
+            unknown_flows: 0,
         });
         all
     }
@@ -222,6 +242,7 @@ impl Outages {
     /// Adds the outages of another worker or job.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.not_kept += other.not_kept;
+        self.unknown_flows += other.unknown_flows;
         self.flows.extend(&other.flows);
         self.flows.sort_unstable_by_key(|flow| flow.flow);
         self.flows.dedup_by(|next, own| {
@@ -233,38 +254,60 @@ impl Outages {
         });
     }
 
-    /// Removes flows that several workers received, and adds the outages that lasted until the end: of flows with fewer
-    /// arrivals than `offered` (flow and frames sent, ascending) since their last arrival, up to the last departure.
+    /// Completes the outages of a finished run. `stats` are the flows, `sent` the flows and frames of a known sender (both
+    /// by ascending number).
+    ///
+    /// - A flow that lost nothing has no outage: its gaps are numbers that never left the sender.
+    /// - If several workers received a flow, no worker knows which frames are missing. Its outages are removed, and the
+    ///   flow counts as unknown if it lost frames.
+    /// - A flow whose last numbers are missing has an outage from its last arrival, or from the first departure, to the
+    ///   last departure.
     pub(crate) fn end(
         &mut self,
         stats: &[FlowStats],
-        offered: &[(u32, u64)],
-        last_departure_ns: u64,
+        sent: Option<&SentFrames<'_>>,
         threshold_ns: u64,
     ) {
+        let offered = sent.map(|sent| sent.offered);
+        let frames_of = |flow: u32| {
+            let offered = offered?;
+            let place = offered.binary_search_by_key(&flow, |(own, _)| *own);
+            Some(place.map_or(0, |at| offered[at].1))
+        };
+        let has_lost = |seen: &FlowStats| {
+            let numbers = seen.highest.map_or(0, |highest| highest + 1 - seen.head);
+            seen.unique() < frames_of(seen.flow).unwrap_or(numbers)
+        };
+        let is_split = |seen: &&FlowStats| seen.workers > 1;
+        self.unknown_flows = stats
+            .iter()
+            .filter(is_split)
+            .filter(|f| has_lost(f))
+            .count() as u64;
         let seen = |flow: u32| {
             let place = stats.binary_search_by_key(&flow, |f| f.flow);
             place.ok().map(|at| &stats[at])
         };
-        let is_split = |flow: u32| seen(flow).is_some_and(|seen| seen.workers > 1);
-        let not_kept = &mut self.not_kept;
-        self.flows.retain(|flow| {
-            let is_split = is_split(flow.flow);
-            *not_kept += if is_split { flow.outages } else { 0 };
-            !is_split
-        });
+        self.flows
+            .retain(|own| seen(own.flow).is_some_and(|f| f.workers <= 1 && has_lost(f)));
+        let Some(sent) = sent else { return };
         let mut more = Self::default();
-        for &(flow, sent) in offered {
-            let Some((seen, begin_ns)) = seen(flow).and_then(|s| Some((s, s.last_rx_ns?))) else {
+        for &(flow, frames) in sent.offered {
+            let seen = seen(flow).filter(|seen| seen.received > 0);
+            if seen.as_ref().is_some_and(is_split) || frames == 0 {
                 continue;
-            };
-            let ends_early = seen.highest.is_none_or(|highest| highest + 1 < sent);
+            }
+            let next = seen
+                .and_then(|seen| seen.highest)
+                .map_or(0, |highest| highest + 1);
+            let begin_ns = seen.and_then(|seen| seen.last_rx_ns);
             let longest = Outage {
-                begin_ns,
-                end_ns: last_departure_ns,
+                begin_ns: begin_ns.unwrap_or(sent.first_departure_ns),
+                end_ns: sent.last_departure_ns,
             };
-            let is_long = last_departure_ns > begin_ns && longest.duration_ns() >= threshold_ns;
-            if !(ends_early && is_long) {
+            let is_silent =
+                longest.end_ns > longest.begin_ns && longest.duration_ns() >= threshold_ns;
+            if next >= frames || !is_silent {
                 continue;
             }
             if self.flows.len() + more.flows.len() < OUTAGE_FLOWS || self.of(flow).is_some() {

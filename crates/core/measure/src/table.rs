@@ -122,6 +122,14 @@ impl FlowTable {
             })
     }
 
+    /// Number of the flow with this index.
+    pub(crate) fn number_of(&self, index: usize) -> u32 {
+        match &self.keys {
+            Some(keys) => keys.flows()[index],
+            None => index as u32,
+        }
+    }
+
     /// Returns the flow with this number, if known.
     pub(crate) fn get(&self, flow: u32) -> Option<&Flow> {
         let index = match &self.keys {

@@ -28,6 +28,11 @@ pub trait Measured {
     fn totals(&self) -> Totals {
         Totals::default()
     }
+
+    /// Longest outage in ns, if outages are measured.
+    fn longest_outage_ns(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Statistics of a distribution that criteria can name, in order: the mean, percentiles, the maximum.

@@ -46,10 +46,9 @@ pub static FRAME_TOTALS: &[Field<Totals>] = fields!(Totals:
 
 /// Outages of a job.
 static OUTAGES: &[Field<Option<OutageReport>>] = fields!(Option<OutageReport>:
-    derived!("outages", "outages", Unit::None, |o| o.map(|o| o.outages).into()).judged(&["outages"]).bad()
-        .show(Show::IfAny),
+    derived!("outages", "outages", Unit::None, |o| o.map(|o| o.outages).into()).bad().show(Show::IfAny),
     derived!("outage_ns", "longest outage", Unit::Nanoseconds, |o| o.map(|o| o.outage_ns).into())
-        .judged(&["outage"]).leads().bad().show(Show::IfAny).note(|o| o.map(|o| o.when()).unwrap_or_default()),
+        .leads().bad().show(Show::IfAny).note(|o| o.map(|o| o.when()).unwrap_or_default()),
     derived!("outage_begin_ns", "longest outage, begin", Unit::Nanoseconds, |o| o.and_then(|o| o.outage_begin_ns).into())
         .show(Show::Never),
     derived!("outage_end_ns", "longest outage, end", Unit::Nanoseconds, |o| o.and_then(|o| o.outage_end_ns).into())
@@ -60,9 +59,22 @@ static OUTAGES: &[Field<Option<OutageReport>>] = fields!(Option<OutageReport>:
         .bad().show(Show::IfAny),
     derived!("outages_not_kept", "outages not kept", Unit::None, |o| o.map(|o| o.outages_not_kept).into())
         .show(Show::IfAny).note(|_| "only counted; one of them may be longer".to_owned()),
+    derived!("unknown_flows", "flows with unknown outages", Unit::None, |o| o.map(|o| o.unknown_flows).into()).bad()
+        .show(Show::IfAny).note(|_| "lost frames, and several workers received them".to_owned()),
 );
 
 impl OutageReport {
+    /// Number of outages; `None` if those of some flows are unknown.
+    fn count(&self) -> Option<u64> {
+        (self.unknown_flows == 0).then_some(self.outages)
+    }
+
+    /// Duration of the longest outage in ns; `None` if an outage of unknown duration may be longer.
+    fn longest(&self) -> Option<u64> {
+        let is_known = self.outages_not_kept == 0 && self.unknown_flows == 0;
+        is_known.then_some(self.outage_ns)
+    }
+
     /// `from 2.000 s to 2.301 s after the start, flow 3`; empty without an outage.
     fn when(&self) -> String {
         let (Some(begin), Some(end)) = (self.outage_begin_ns, self.outage_end_ns) else {
@@ -109,6 +121,9 @@ static JUDGED: &[Field<Frames>] = fields!(Frames:
     derived!("bps", "throughput", Unit::BitsPerSecond, |f| {
         f.carried(f.rates.received_l2_bps, f.rates.offered_l2_bps).into()
     }).judged(&["bps"]),
+    derived!("outages", "outages", Unit::None, |f| f.outages.and_then(|o| o.count()).into()).judged(&["outages"]),
+    derived!("outage_ns", "longest outage", Unit::Nanoseconds, |f| f.outages.and_then(|o| o.longest()).into())
+        .judged(&["outage"]),
     derived!("tps", "transactions/s", Unit::PerSecond("transactions"), |f| (&f.transactions_per_second).into())
         .judged(&["tps"]),
     Field::<S>::distribution("latency_ns", "latency", |f| (&f.latency_ns).into()).judged(&[""]),
@@ -128,11 +143,14 @@ impl Measured for Frames {
             .figures(JUDGED, self)
             .figures(FRAME_TOTALS, &self.totals)
             .figures(RATES, &self.rates)
-            .figures(OUTAGES, &self.outages)
     }
 
     fn totals(&self) -> Totals {
         self.totals
+    }
+
+    fn longest_outage_ns(&self) -> Option<u64> {
+        self.outages.map(|o| o.outage_ns)
     }
 }
 

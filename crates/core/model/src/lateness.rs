@@ -247,6 +247,8 @@ pub enum Charge {
         bad: u64,
         /// Allowed number of outages.
         borne: f64,
+        /// Duration of the longest outage.
+        longest_ns: u64,
     },
     /// Time above its limit; both in ns.
     Time {
@@ -296,8 +298,15 @@ pub fn judge_lateness(lateness: &Lateness, charge: &Charge) -> Option<String> {
             excused(bad, borne, excuse)
                 .then(|| format!("this can explain {}", all_of(bad, "failure", "failures")))
         }
-        Charge::Outages { bad, borne } => excused(bad, borne, lateness.stalls)
-            .then(|| format!("this can explain {}", all_of(bad, "outage", "outages"))),
+        Charge::Outages {
+            bad,
+            borne,
+            longest_ns,
+        } => {
+            let is_as_long = lateness.largest_gap_ns >= longest_ns;
+            (is_as_long && excused(bad, borne, lateness.stalls))
+                .then(|| format!("this can explain {}", all_of(bad, "outage", "outages")))
+        }
         Charge::Time {
             measured_ns,
             limit_ns,
@@ -503,11 +512,18 @@ mod tests {
 
     #[test]
     fn a_stall_explains_one_outage() {
-        let outages = |bad| Charge::Outages { bad, borne: 0.0 };
-        let reason = judge_lateness(&late(1), &outages(1)).unwrap();
+        let outages = |bad, longest_ns| Charge::Outages {
+            bad,
+            borne: 0.0,
+            longest_ns,
+        };
+        let excuse = |charge| judge_lateness(&late(1), &charge);
+        // The stall took 80 ms.
+        let reason = excuse(outages(1, 80_000_000)).unwrap();
         assert!(reason.ends_with("this can explain the outage"), "{reason}");
-        assert_eq!(judge_lateness(&late(1), &outages(2)), None);
-        assert_eq!(judge_lateness(&Lateness::default(), &outages(1)), None);
+        assert_eq!(excuse(outages(1, 80_000_001)), None);
+        assert_eq!(excuse(outages(2, 20_000_000)), None);
+        assert_eq!(judge_lateness(&Lateness::default(), &outages(1, 0)), None);
     }
 
     #[test]

@@ -370,8 +370,8 @@ pub struct FlowReport {
 }
 
 /// Outages: times without an arrival of a flow in which frames of the flow are missing. An outage begins with the last
-/// arrival and ends with the next one, or with the last departure of the run. Shorter times than `outage_threshold` of
-/// the plan are not counted.
+/// arrival and ends with the next one. If no frame arrives any more, it ends with the last departure of the job; if none
+/// ever arrived, it begins with the first departure. Shorter times than `outage_threshold` of the plan are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OutageReport {
@@ -381,14 +381,17 @@ pub struct OutageReport {
     pub interrupted_flows: u64,
     /// Duration of the longest outage, in ns; 0 if there was none.
     pub outage_ns: u64,
-    /// Begin of the longest outage, in ns since the start of the run; absent if there was none.
+    /// Begin of the longest outage, in ns since the start of the run; of a file, since its first frame. Absent if there was
+    /// none.
     pub outage_begin_ns: Option<u64>,
-    /// End of the longest outage, in ns since the start of the run.
+    /// End of the longest outage, as `outage_begin_ns`.
     pub outage_end_ns: Option<u64>,
     /// Flow with the longest outage.
     pub outage_flow: Option<u32>,
-    /// Outages that are counted only: more than 65,536 flows had outages, or several workers received a flow.
+    /// Outages that are only counted, because more than 65,536 flows had outages. One of them may be the longest.
     pub outages_not_kept: u64,
+    /// Flows with unknown outages: several workers received them, and they lost frames.
+    pub unknown_flows: u64,
 }
 
 impl OutageReport {
@@ -403,6 +406,7 @@ impl OutageReport {
             outages: self.outages + other.outages,
             interrupted_flows: self.interrupted_flows + other.interrupted_flows,
             outages_not_kept: self.outages_not_kept + other.outages_not_kept,
+            unknown_flows: self.unknown_flows + other.unknown_flows,
             ..*longest
         }
     }

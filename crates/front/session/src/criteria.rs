@@ -23,6 +23,8 @@ pub(crate) struct Judged {
     pub(crate) report: CriterionReport,
     /// Totals of the jobs that the criterion covers.
     pub(crate) totals: Totals,
+    /// Longest outage of these jobs in ns, if outages are measured.
+    pub(crate) longest_outage_ns: Option<u64>,
 }
 
 impl Judged {
@@ -145,6 +147,7 @@ pub(crate) fn judge<M: Measured>(
             report: report(criterion, jobs.section().measured(&criterion.metric)),
             criterion: criterion.clone(),
             totals: jobs.totals(),
+            longest_outage_ns: jobs.longest_outage_ns(),
         }
     };
     plan.criteria.iter().map(judged).collect()

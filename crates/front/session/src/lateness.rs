@@ -126,6 +126,7 @@ impl Trial<'_> {
             "outages" => Some(Charge::Outages {
                 bad: measured as u64,
                 borne: limit,
+                longest_ns: judged.longest_outage_ns?,
             }),
             "failed" => {
                 let Some(c) = totals.connections else {

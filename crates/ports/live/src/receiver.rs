@@ -86,6 +86,8 @@ const DISTRIBUTIONS: [usize; 5] = [
 ];
 const LANE_LEN: usize = size_of::<QueueAccount>();
 const FLOW_LEN: usize = FlowStats::WORDS * 8;
+/// Bytes of an element of the hash map of outages, which the kernel allocates in advance: key, value and links.
+const OUTAGES_LEN: u64 = 128;
 
 /// Sizes of the accounts of a port.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +109,11 @@ impl Layout {
         }
     }
 
+    /// Maximum number of flow accounts with outages.
+    fn interrupted(&self) -> u32 {
+        self.accounts.min(OUTAGE_FLOWS as u64) as u32
+    }
+
     /// Words of 64 sequence numbers in the window of one flow.
     fn words(&self) -> u32 {
         self.window.get() / 64
@@ -114,7 +121,8 @@ impl Layout {
 
     fn bytes(&self) -> u64 {
         let account = FLOW_LEN as u64 + 8 * u64::from(self.words());
-        u64::from(self.queues) * LANE_LEN as u64 + self.accounts * account
+        let outages = u64::from(self.interrupted()) * OUTAGES_LEN;
+        u64::from(self.queues) * LANE_LEN as u64 + self.accounts * account + outages
     }
 }
 
@@ -200,8 +208,7 @@ impl Account {
             object::open_map(&mut open, "lanes")?.set_max_entries(queues)?;
             object::open_map(&mut open, "flows")?.set_max_entries(accounts)?;
             object::open_map(&mut open, "windows")?.set_max_entries(window_words)?;
-            let interrupted = accounts.min(OUTAGE_FLOWS as u32);
-            object::open_map(&mut open, "outages")?.set_max_entries(interrupted)?;
+            object::open_map(&mut open, "outages")?.set_max_entries(layout.interrupted())?;
             open.load().and_then(|object| {
                 let program = object::program(&object, "wb_account")?;
                 let program = program.as_fd().try_clone_to_owned()?;
@@ -522,12 +529,17 @@ mod tests {
         // 17,408 slots of each of five distributions, and the counters.
         assert!((696_320..700_000).contains(&LANE_LEN), "{LANE_LEN}");
         let lanes = |queues: u64| queues * LANE_LEN as u64;
+        // 65,536 records of outages at most.
+        let most = 8 << 20;
         // The largest number of flows with the smallest window: 128 bytes for the window, and 128 for the counters.
         let many = 1 << 20;
-        assert_eq!(Account::memory(1, many), lanes(1) + (256 << 20));
-        assert_eq!(Account::memory(64, many), lanes(64) + 64 * (256 << 20));
+        assert_eq!(Account::memory(1, many), lanes(1) + (256 << 20) + most);
+        assert_eq!(
+            Account::memory(64, many),
+            lanes(64) + 64 * (256 << 20) + most
+        );
         // Few flows have a larger window, 64 MiB together.
-        let few = 512 * FLOW_LEN as u64 + (64 << 20);
+        let few = 512 * (FLOW_LEN as u64 + OUTAGES_LEN) + (64 << 20);
         assert_eq!(Account::memory(1, 512), lanes(1) + few);
         assert_eq!(Account::memory(64, 8), lanes(64) + few);
         // 0 queues and 0 flows count as 1.

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use wb_measure::{Analyser, FlowOutages, Measurement, OUTAGE_FLOWS, OUTAGE_THRESHOLD_NS, Outage};
+use wb_measure::{
+    Analyser, FlowOutages, Measurement, OUTAGE_FLOWS, OUTAGE_THRESHOLD_NS, Outage, Outages,
+    SentFrames,
+};
 
 const MS: u64 = 1_000_000;
 
@@ -78,29 +81,64 @@ fn reordered_frames_take_an_outage_back_if_none_is_missing() {
     assert_eq!(measure(&late).outages.flows, [outage(1, 1, (0, 50))]);
 }
 
+/// Frames of a sender that sent from 0 to `last_ms`.
+fn sent(offered: &[(u32, u64)], last_ms: u64) -> SentFrames<'_> {
+    SentFrames {
+        offered,
+        first_departure_ns: 0,
+        last_departure_ns: last_ms * MS,
+    }
+}
+
 #[test]
 fn an_outage_that_has_not_ended_lasts_until_the_last_departure() {
     let frames = [(0, 0, 0), (0, 1, 100), (1, 0, 0), (1, 9, 100), (2, 0, 795)];
     let mut measured = measure(&frames);
-    let offered = [(0, 9), (1, 10), (2, 9), (3, 9)];
-    measured.end_outages(&offered, 800 * MS, OUTAGE_THRESHOLD_NS);
-    // Flow 1 lost nothing at its end, flow 2 not for long enough, and nothing of flow 3 ever arrived.
-    let expected = [outage(0, 1, (100, 800)), outage(1, 1, (0, 100))];
+    let offered = [(0, 9), (1, 10), (2, 9), (3, 9), (4, 0)];
+    measured.end_outages(Some(&sent(&offered, 800)), OUTAGE_THRESHOLD_NS);
+    // Flow 1 lost nothing at its end, and flow 2 not for long enough. Nothing of flow 3 ever arrived, and flow 4 sent
+    // nothing.
+    let expected = [
+        outage(0, 1, (100, 800)),
+        outage(1, 1, (0, 100)),
+        outage(3, 1, (0, 800)),
+    ];
     assert_eq!(measured.outages.flows, expected);
-    assert_eq!(measured.outages.longest(), Some(&expected[0]));
+    assert_eq!(measured.outages.longest(), Some(&expected[2]));
     assert_eq!(
         (measured.outages.count(), measured.outages.of(2)),
-        (2, None)
+        (3, None)
     );
 }
 
 #[test]
+fn a_flow_that_lost_nothing_has_no_outage() {
+    // Numbers 1 to 9 were refused by the sending device.
+    let mut measured = measure(&[(0, 0, 0), (0, 10, 300)]);
+    assert_eq!(measured.outages.count(), 1);
+    measured.end_outages(Some(&sent(&[(0, 2)], 300)), OUTAGE_THRESHOLD_NS);
+    assert_eq!(measured.outages, Outages::default());
+}
+
+#[test]
 fn outages_of_a_flow_that_two_workers_received_are_unknown() {
-    let mut all = measure(&[(1, 0, 0), (1, 2, 50), (2, 0, 0), (2, 2, 50)]);
-    all.merge(&measure(&[(1, 1, 0), (1, 3, 60)]));
-    all.end_outages(&[], 100 * MS, OUTAGE_THRESHOLD_NS);
-    assert_eq!(all.outages.flows, [outage(2, 1, (0, 50))]);
-    assert_eq!(all.outages.not_kept, 2);
+    let both = |second: &[Frame], frames| {
+        let mut all = measure(&[(1, 0, 0), (1, 2, 50), (2, 0, 0), (2, 2, 50)]);
+        all.merge(&measure(second));
+        all.end_outages(
+            Some(&sent(&[(1, frames), (2, 3)], 100)),
+            OUTAGE_THRESHOLD_NS,
+        );
+        all.outages
+    };
+    // Flow 1 lost nothing: it had no outage, whatever each worker saw.
+    let whole = both(&[(1, 1, 0), (1, 3, 60)], 4);
+    assert_eq!(whole.flows, [outage(2, 1, (0, 50))]);
+    assert_eq!((whole.count(), whole.unknown_flows), (1, 0));
+    // It moved to the second worker after a silence that no worker saw.
+    let moved = both(&[(1, 9, 90)], 10);
+    assert_eq!(moved.flows, [outage(2, 1, (0, 50))]);
+    assert_eq!((moved.count(), moved.unknown_flows), (1, 1));
 }
 
 #[test]
@@ -116,7 +154,7 @@ fn further_flows_are_counted() {
     assert_eq!(measured.outages.not_kept, 3);
     // One more for each flow at the end; flows without a record remain only counted.
     let offered: Vec<_> = (0..flows).map(|flow| (flow, 4)).collect();
-    measured.end_outages(&offered, 6 * MS, 2 * MS);
+    measured.end_outages(Some(&sent(&offered, 6)), 2 * MS);
     assert_eq!(measured.outages.flows.len(), OUTAGE_FLOWS);
     assert_eq!(measured.outages.not_kept, 6);
     assert_eq!(measured.outages.count(), 2 * u64::from(flows));

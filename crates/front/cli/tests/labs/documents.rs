@@ -40,6 +40,11 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     ),
     ("install.md", "make deb", "builds a release and installs it"),
     (
+        "failover.md",
+        "wirebench trial --tx wb-router-a/a0 --rx wb-router-b/b0 --rate 10kpps",
+        "the output of the commands before it",
+    ),
+    (
         "load.md",
         "wirebench load client.conf",
         "needs a server that runs dperf",
@@ -637,6 +642,7 @@ pages! {
     bench_lb: "bench-lb.md",
     capture: "capture.md",
     doctor: "doctor.md",
+    failover: "failover.md",
     forwarding: "forwarding.md",
     getting_started: "getting-started.md",
     http: "http.md",

@@ -66,7 +66,7 @@ fn an_outage_is_the_silence_that_a_capture_shows() {
             "--rate",
             "400pps",
             "--duration",
-            "3s",
+            "5s",
             "--catch-up",
             "10s",
             "--criteria",
@@ -77,7 +77,7 @@ fn an_outage_is_the_silence_that_a_capture_shows() {
             "-q",
         ]);
         let before = sent(&router, "db");
-        eventually("frames arrive", || sent(&router, "db") > before + 200);
+        eventually("frames arrive", || sent(&router, "db") > before + 100);
         system("ip", &["-n", &router, "link", "set", "db", "down"]);
         std::thread::sleep(Duration::from_millis(300));
         system("ip", &["-n", &router, "link", "set", "db", "up"]);
@@ -100,10 +100,11 @@ fn an_outage_is_the_silence_that_a_capture_shows() {
         let lasted = number("outage_ns");
         assert_eq!(lasted, number("outage_end_ns") - number("outage_begin_ns"));
         assert!(lasted > 290_000_000, "{driver}: {outages}");
+        let stalled = report["lateness"]["largest_gap_ns"].as_u64().unwrap();
         let silences = silences(file);
         let same = silences
             .iter()
-            .any(|silence| silence.abs_diff(lasted) <= INTERVAL_NS);
+            .any(|silence| silence.abs_diff(lasted) <= INTERVAL_NS + stalled);
         let longest = silences.iter().max();
         assert!(same, "{driver}: {outages}, longest silence {longest:?}");
         let measured: Vec<&Value> = report["criteria"]
@@ -112,6 +113,10 @@ fn an_outage_is_the_silence_that_a_capture_shows() {
             .iter()
             .map(|c| &c["measured"])
             .collect();
+        if stalled < 90_000_000 {
+            // No stall can explain an outage that is longer.
+            assert_eq!(report["verdict"], "fail", "{driver}: {}", report["reason"]);
+        }
         assert_eq!(measured[0], 1.0, "{driver}");
         assert_eq!(measured[1].as_f64(), Some(lasted as f64), "{driver}");
         assert_eq!(
@@ -137,7 +142,7 @@ fn an_outage_that_does_not_end_lasts_until_the_last_departure() {
         "--rate",
         "400pps",
         "--duration",
-        "2s",
+        "3s",
         "--catch-up",
         "10s",
         "--outage-threshold",
@@ -146,24 +151,25 @@ fn an_outage_that_does_not_end_lasts_until_the_last_departure() {
         "-q",
     ]);
     let before = sent(&router, "db");
-    eventually("frames arrive", || sent(&router, "db") > before + 200);
+    eventually("frames arrive", || sent(&router, "db") > before + 100);
     system("ip", &["-n", &router, "link", "set", "db", "down"]);
     let output = trial.finish(Duration::from_secs(20));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let outages = &report["outages"];
     assert_eq!(outages["outages"], 1, "{outages}");
+    let stalled = report["lateness"]["largest_gap_ns"].as_u64().unwrap();
     // Each lost frame belongs to an interval of the outage.
     let expected = total(&report, "lost") * INTERVAL_NS;
     let lasted = outages["outage_ns"].as_u64().unwrap();
     assert!(
-        lasted.abs_diff(expected) < 20 * INTERVAL_NS,
+        lasted.abs_diff(expected) < 20 * INTERVAL_NS + stalled,
         "{outages}: {}",
         report["totals"]
     );
     let end = outages["outage_end_ns"].as_u64().unwrap();
     let sending = report["rates"]["tx_time_ns"].as_u64().unwrap();
     assert!(
-        end.abs_diff(sending) < 20 * INTERVAL_NS,
+        end.abs_diff(sending) < 20 * INTERVAL_NS + stalled,
         "{outages}, sent for {sending} ns"
     );
 }
@@ -174,31 +180,67 @@ fn loss_without_a_silence_is_no_outage() {
         return;
     }
     let lab = Lab::up("impair", &["--loss-every", "7"]);
+    for driver in ["packet", "xdp", "live"] {
+        let output = run(&[
+            "trial",
+            "--tx",
+            &lab.a0(),
+            "--rx",
+            &format!("{driver}:{}", lab.b0()),
+            "--rate",
+            "10kpps",
+            "--duration",
+            "1s",
+            "--catch-up",
+            "10s",
+            "--outage-threshold",
+            "2s",
+            "--criteria",
+            "outages<=0",
+            "--json",
+            "-q",
+        ]);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(total(&report, "lost") > 1_000, "{driver}");
+        assert_eq!(report["outages"]["outages"], 0, "{driver}");
+        let criteria = &report["criteria"];
+        assert_eq!(criteria[0]["held"], true, "{driver}: {criteria}");
+    }
+}
+
+/// A path that loses everything is not free of outages.
+#[test]
+fn a_flow_of_which_nothing_arrives_has_an_outage() {
+    if !privileged() {
+        return;
+    }
+    let lab = Lab::up("router", &[]);
+    // The router drops the second flow, which has another destination.
+    let rules = "add table ip t; add chain ip t c { type filter hook forward priority 0; }; \
+        add rule ip t c ip daddr 198.19.1.3 drop";
+    let made = system("ip", &["netns", "exec", &lab.node("dut"), "nft", rules]);
+    assert!(made.status.success(), "{made:?}");
     let output = run(&[
         "trial",
         "--tx",
         &lab.a0(),
         "--rx",
         &lab.b0(),
+        "--dst",
+        "198.19.1.2-198.19.1.3",
         "--rate",
-        "10kpps",
+        "1kpps",
         "--duration",
         "1s",
         "--catch-up",
         "10s",
-        "--outage-threshold",
-        "2s",
         "--criteria",
-        "outages<=0",
+        "outage<=400ms",
         "--json",
         "-q",
     ]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(total(&report, "lost") > 1_000);
-    assert_eq!(report["outages"]["outages"], 0);
-    assert_eq!(
-        report["criteria"][0]["held"], true,
-        "{}",
-        report["criteria"]
-    );
+    let lasted = report["outages"]["outage_ns"].as_u64().unwrap();
+    assert!(lasted > 900_000_000, "{}", report["outages"]);
+    assert_eq!(report["criteria"][0]["held"], false);
 }

@@ -1,7 +1,7 @@
 //! Converts the measurements of workers into the report. Every total is settled here, once, so that it adds up.
 
 use wb_figures::text::time_ns;
-use wb_measure::{Account, FlowOutages, Measurement, Outages};
+use wb_measure::{Account, FlowOutages, Measurement, Outages, SentFrames};
 use wb_model::{
     Driver, JobKind, Lateness, LatenessReport, Limit, LimitedBy, Limiter, Proto, Stream, Summary,
     Totals, counted,
@@ -259,13 +259,14 @@ fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirectio
     let mut flows = Vec::new();
     let mut omitted = 0;
     if let Some(m) = &mut measurement {
-        let last = senders(run, index).map(|(_, o)| o.last_departure_wall_ns);
-        let threshold = run.plan.traffic[direction.job].outage_threshold;
-        m.end_outages(&offered, last.max().unwrap_or(0), threshold.as_nanos());
+        end_outages(run, index, &offered, m);
     }
+    let first_rx_ns = measurement.as_ref().and_then(|m| m.first_rx_ns);
+    // Frames of a file arrived long before the run.
+    let start_ns = ended.started_wall_ns.min(first_rx_ns.unwrap_or(u64::MAX));
     let shown = |outages: &FlowOutages| OutageReport {
         outage_flow: Some(run.flows.shown(outages.flow)),
-        ..outages_of_flow(outages, ended.started_wall_ns)
+        ..outages_of_flow(outages, start_ns)
     };
     if let Some(m) = &measurement {
         let mut came;
@@ -342,17 +343,37 @@ fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirectio
     }
 }
 
-/// Outages of a flow, with times since the start of the run. `started_wall_ns`: start of the run.
-fn outages_of_flow(of: &FlowOutages, started_wall_ns: u64) -> OutageReport {
-    let since_start = |wall_ns: u64| Some(wall_ns.saturating_sub(started_wall_ns));
+/// Completes the outages of a direction with the frames that it sent.
+fn end_outages(run: &Traffic, index: usize, offered: &[(u32, u64)], m: &mut Measurement) {
+    let direction = &run.directions[index];
+    let departed = || {
+        let senders = senders(run, index).map(|(_, sender)| sender);
+        senders.filter(|sender| sender.last_departure_wall_ns > 0)
+    };
+    let start = |sender: &SenderOutcome| {
+        let sending_ns = sender.last_departure_ns.saturating_sub(sender.start_ns);
+        sender.last_departure_wall_ns.saturating_sub(sending_ns)
+    };
+    let last = departed().map(|sender| sender.last_departure_wall_ns);
+    let sent = direction.tx.map(|_| SentFrames {
+        offered,
+        first_departure_ns: departed().map(start).min().unwrap_or(0),
+        last_departure_ns: last.max().unwrap_or(0),
+    });
+    let threshold = run.plan.traffic[direction.job].outage_threshold;
+    m.end_outages(sent.as_ref(), threshold.as_nanos());
+}
+
+/// Outages of a flow, with times since `start_ns`.
+fn outages_of_flow(of: &FlowOutages, start_ns: u64) -> OutageReport {
+    let since_start = |wall_ns: u64| wall_ns.checked_sub(start_ns);
     OutageReport {
         outages: of.outages,
         interrupted_flows: 1,
         outage_ns: of.longest.duration_ns(),
         outage_begin_ns: since_start(of.longest.begin_ns),
         outage_end_ns: since_start(of.longest.end_ns),
-        outage_flow: None,
-        outages_not_kept: 0,
+        ..OutageReport::default()
     }
 }
 
@@ -362,6 +383,7 @@ fn all_outages(all: &Outages, shown: impl Fn(&FlowOutages) -> OutageReport) -> O
         outages: all.count(),
         interrupted_flows: all.flows.len() as u64,
         outages_not_kept: all.not_kept,
+        unknown_flows: all.unknown_flows,
         ..all.longest().map(shown).unwrap_or_default()
     }
 }
