@@ -112,9 +112,9 @@ impl Measurement {
         })
     }
 
-    /// Completes the outages at the end of a run. `sent` are the frames of a known sender. Adds the outages of flows
-    /// whose last numbers are missing, if their silence was `threshold_ns` or longer. Removes those of flows that lost
-    /// nothing or that several workers received.
+    /// Completes the outages at the end of a run. `sent` are the frames of a known sender. If the last numbers of a
+    /// flow are missing and its silence lasted `threshold_ns` or longer, an outage is added. Outages of flows that lost
+    /// nothing, or that several workers received, are removed.
     pub fn end_outages(&mut self, sent: Option<&SentFrames<'_>>, threshold_ns: u64) {
         self.outages.end(&self.flows, sent, threshold_ns);
     }

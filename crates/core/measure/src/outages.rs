@@ -260,7 +260,7 @@ impl Outages {
     /// - A flow that lost nothing has no outage: its gaps are numbers that never left the sender.
     /// - If several workers received a flow, no worker knows which frames are missing. Its outages are removed, and the
     ///   flow counts as unknown if it lost frames.
-    /// - A flow whose last numbers are missing has an outage from its last arrival, or from the first departure, to the
+    /// - If the last numbers of a flow are missing, it has an outage from its last arrival, or from the first departure, to the
     ///   last departure.
     pub(crate) fn end(
         &mut self,

@@ -529,7 +529,7 @@ mod tests {
         // 17,408 slots of each of five distributions, and the counters.
         assert!((696_320..700_000).contains(&LANE_LEN), "{LANE_LEN}");
         let lanes = |queues: u64| queues * LANE_LEN as u64;
-        // 65,536 records of outages at most.
+        // At most 65,536 records of outages.
         let most = 8 << 20;
         // The largest number of flows with the smallest window: 128 bytes for the window, and 128 for the counters.
         let many = 1 << 20;
