@@ -230,7 +230,8 @@ fn readers_that_hang_or_talk_nonsense_disturb_nobody() {
     // The maximum number of readers is connected; a further reader is refused and does not wait.
     let begun = Instant::now();
     loop {
-        // Earlier connections may still occupy places.
+        // Earlier connections may still occupy places; those of the last attempt must not.
+        silent.clear();
         silent = silent_readers(&place, 4);
         let text = metrics(&place);
         let held = silent.iter_mut().all(is_held);
