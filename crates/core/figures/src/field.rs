@@ -1,5 +1,7 @@
 //! Figures of a report type: a static table of names, units and accessors.
 
+use wb_measure::{Histogram, Times};
+
 use crate::{Unit, Value};
 
 /// Behaviour of a figure over time and over several parts of a run.
@@ -113,6 +115,8 @@ pub struct Field<S: 'static> {
     pub merge: fn(&mut S, &S),
     /// Returns a remark shown next to the value; empty for none.
     pub note: fn(&S) -> String,
+    /// Returns the stored distribution, if the figure is one.
+    pub times: for<'a> fn(&'a mut S) -> Option<&'a mut Times>,
 }
 
 impl<S> Field<S> {
@@ -127,6 +131,7 @@ impl<S> Field<S> {
             get,
             merge,
             note: |_| String::new(),
+            times: |_| None,
         }
     }
 
@@ -203,6 +208,13 @@ impl<S> Field<S> {
         self
     }
 
+    /// Sets where the distribution is stored.
+    #[must_use]
+    pub const fn stored(mut self, times: for<'a> fn(&'a mut S) -> Option<&'a mut Times>) -> Self {
+        self.times = times;
+        self
+    }
+
     /// Sets the remark next to the value.
     #[must_use]
     pub const fn note(mut self, note: fn(&S) -> String) -> Self {
@@ -214,6 +226,17 @@ impl<S> Field<S> {
 /// Adds all figures of another part.
 pub fn merge_fields<S>(fields: &[Field<S>], own: &mut S, other: &S) {
     fields.iter().for_each(|field| (field.merge)(own, other));
+}
+
+/// Gives distributions that were read from a report their values. `values` returns those of a figure by its name.
+pub fn attach<S>(fields: &[Field<S>], own: &mut S, values: impl Fn(&str) -> Option<Histogram>) {
+    for field in fields {
+        if let Some(times) = (field.times)(own)
+            && let Some(values) = values(field.def.name)
+        {
+            times.attach(&values);
+        }
+    }
 }
 
 /// Table of the figures of a report type: `fields!(LoadJobReport: counter!(…), derived!(…))`.
@@ -246,6 +269,7 @@ macro_rules! gauge {
 macro_rules! times {
     ($($field:ident).+, $label:expr) => {
         $crate::stored!(Distribution, $crate::Unit::Nanoseconds, $label, $($field).+)
+            .stored(|s| $crate::AsTimes::as_times(&mut s.$($field).+))
     };
 }
 

@@ -13,8 +13,8 @@ pub mod text;
 mod unit;
 mod value;
 
-pub use field::{Better, Def, Field, Kind, Show, merge_fields};
-pub use merge::Merge;
+pub use field::{Better, Def, Field, Kind, Show, attach, merge_fields};
+pub use merge::{AsTimes, Merge};
 pub use section::{Figure, Note, Plot, Section, Series, Sum, Table, Tone};
 pub use unit::Unit;
 pub use value::Value;

@@ -40,6 +40,24 @@ impl Merge for BTreeMap<String, u64> {
     }
 }
 
+/// A stored distribution, which may be absent.
+pub trait AsTimes {
+    /// Returns the distribution, if there is one.
+    fn as_times(&mut self) -> Option<&mut Times>;
+}
+
+impl AsTimes for Times {
+    fn as_times(&mut self) -> Option<&mut Times> {
+        Some(self)
+    }
+}
+
+impl AsTimes for Option<Times> {
+    fn as_times(&mut self) -> Option<&mut Times> {
+        self.as_mut()
+    }
+}
+
 impl Merge for Times {
     fn merge(&mut self, other: &Self) {
         self.merge(other);

@@ -26,6 +26,21 @@ impl Times {
         &self.summary
     }
 
+    /// Adds all values to statistics that were read from a report. Does nothing if the number of values differs.
+    pub fn attach(&mut self, values: &Histogram) {
+        if values.count() == self.samples {
+            *self = Self::from(values);
+        }
+    }
+
+    /// Statistics of two distributions together, as [`Times::merge`] without histograms.
+    #[must_use]
+    pub fn statistics_of(one: Summary, other: Summary) -> Summary {
+        let mut both = Self::from(one);
+        both.merge(&Self::from(other));
+        both.summary
+    }
+
     /// Adds another distribution. The result is exact if both histograms are available. Otherwise, only the number of
     /// samples, minimum, mean and maximum are known.
     pub fn merge(&mut self, other: &Self) {

@@ -20,6 +20,7 @@ pub mod lateness;
 pub mod limit;
 pub mod load;
 pub mod locator;
+pub mod merge;
 pub mod plan;
 pub mod reach;
 pub mod report;

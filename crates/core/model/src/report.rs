@@ -6,18 +6,20 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use wb_figures::merge_fields;
+use wb_figures::{Section, merge_fields};
 use wb_measure::EncodedHistogram;
 
 use crate::{
-    bench::{BenchResult, LbResult, ProbeReport, SuiteResult},
-    frames::FRAME_TOTALS,
-    http::HttpReport,
+    bench::{self, BenchResult, LbResult, ProbeReport, SuiteResult, probe_figures},
+    capture,
+    criteria::measured_text,
+    frames::{self, FRAME_TOTALS},
+    http::{self, HttpReport},
     lateness::{Lateness, LatenessReport},
     limit::LimitedBy,
-    load::{ConnectionTotals, LoadReport},
+    load::{self, ConnectionTotals, LoadReport},
     plan::Plan,
-    socket::SocketReport,
+    socket::{self, SocketReport},
     timeline::{Distribution, Timeline},
 };
 
@@ -136,9 +138,44 @@ pub struct Report {
     /// Warnings for the interpretation of the figures, one sentence each.
     #[serde(default)]
     pub warnings: Vec<String>,
+    /// Runs that were merged into this report; empty for a single run. `started` is the start of the first run, and
+    /// `plan` is its plan.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merged: Vec<MergedRun>,
+}
+
+/// One of the runs of a merged report.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MergedRun {
+    /// Name of its report.
+    pub name: String,
+    /// Name of its host.
+    pub host: String,
+    /// Its start, in ns since the start of the first run.
+    pub after_ns: u64,
+    /// Its duration in ns.
+    pub elapsed_ns: u64,
+    /// Its own verdict.
+    pub verdict: Verdict,
+    /// Reason for its own verdict.
+    pub reason: String,
 }
 
 impl Report {
+    /// Sections of all jobs, kind by kind.
+    #[must_use]
+    pub fn sections(&self) -> Vec<Section<'_>> {
+        let frames = frames::sections(self).into_iter();
+        let jobs = frames
+            .chain(load::figures::sections(self))
+            .chain(http::figures::sections(self))
+            .chain(socket::figures::sections(self))
+            .chain(socket::figures::server(self))
+            .chain(capture::figures::sections(self));
+        let probes = probe_figures::sections(&self.probes);
+        jobs.chain(probes).chain(bench::sections(self)).collect()
+    }
+
     /// Limits of a load balancer that a benchmark found.
     pub fn lb_results(&self) -> impl Iterator<Item = &LbResult> {
         self.results.iter().filter_map(|result| match result {
@@ -302,6 +339,41 @@ pub struct Rates {
     pub while_receiving_l2_bps: Option<f64>,
 }
 
+impl Rates {
+    /// Returns the sum of the rates of jobs that run at the same time. A rate is known if one of them is.
+    #[must_use]
+    pub fn sum(each: impl Iterator<Item = Self> + Clone) -> Self {
+        let mut few = each.clone();
+        if let (Some(only), None) = (few.next(), few.next()) {
+            return only;
+        }
+        let sum = |f: &dyn Fn(&Rates) -> Option<f64>| {
+            each.clone()
+                .map(|r| f(&r))
+                .fold(None, |a: Option<f64>, b| match (a, b) {
+                    (None, b) => b,
+                    (a, None) => a,
+                    (Some(a), Some(b)) => Some(a + b),
+                })
+        };
+        Self {
+            intended_pps: sum(&|r| r.intended_pps),
+            offered_pps: sum(&|r| r.offered_pps),
+            received_pps: sum(&|r| r.received_pps),
+            offered_l1_bps: sum(&|r| r.offered_l1_bps),
+            received_l1_bps: sum(&|r| r.received_l1_bps),
+            offered_l2_bps: sum(&|r| r.offered_l2_bps),
+            received_l2_bps: sum(&|r| r.received_l2_bps),
+            line_rate_pps: sum(&|r| r.line_rate_pps),
+            largest_catch_up_frames: None,
+            tx_time_ns: each.clone().filter_map(|r| r.tx_time_ns).max(),
+            rx_time_ns: each.clone().filter_map(|r| r.rx_time_ns).max(),
+            while_receiving_pps: sum(&|r| r.while_receiving_pps),
+            while_receiving_l2_bps: sum(&|r| r.while_receiving_l2_bps),
+        }
+    }
+}
+
 /// Results of one job, or of one direction of a job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct JobReport {
@@ -403,10 +475,12 @@ impl OutageReport {
             false => self,
         };
         Self {
-            outages: self.outages + other.outages,
-            interrupted_flows: self.interrupted_flows + other.interrupted_flows,
-            outages_not_kept: self.outages_not_kept + other.outages_not_kept,
-            unknown_flows: self.unknown_flows + other.unknown_flows,
+            outages: self.outages.saturating_add(other.outages),
+            interrupted_flows: self
+                .interrupted_flows
+                .saturating_add(other.interrupted_flows),
+            outages_not_kept: self.outages_not_kept.saturating_add(other.outages_not_kept),
+            unknown_flows: self.unknown_flows.saturating_add(other.unknown_flows),
             ..*longest
         }
     }
@@ -629,6 +703,18 @@ pub struct CriterionReport {
     pub measured: Option<f64>,
     /// True if the criterion was met.
     pub held: bool,
+}
+
+impl CriterionReport {
+    /// Returns the criterion with its measured value: `loss<=0.1% (measured 0.2 %)`.
+    #[must_use]
+    pub fn with_value(&self) -> String {
+        let criterion = &self.criterion;
+        match self.measured {
+            Some(value) => format!("{criterion} (measured {})", measured_text(criterion, value)),
+            None => format!("{criterion} (no data)"),
+        }
+    }
 }
 
 /// Clocks and timestamps.

@@ -24,8 +24,6 @@ use wb_model::{
     timeline::{Distribution, Timeline},
 };
 
-use crate::sections;
-
 /// Media type of [`text()`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Media type of [`older`].
@@ -490,7 +488,7 @@ impl Families {
         let known: BTreeSet<String> = self.0.keys().cloned().collect();
         // Sums over jobs must not count their total, too.
         let is_job = |section: &Section<'_>| !section.is_total || report.jobs.is_empty();
-        for section in sections::all(report).into_iter().filter(is_job) {
+        for section in report.sections().into_iter().filter(is_job) {
             let is_bench = section.kind.parse::<SuiteTest>().is_ok();
             let kind = match is_bench {
                 true => format!("bench_{}", section.kind),

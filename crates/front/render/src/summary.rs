@@ -4,8 +4,9 @@ use wb_figures::{Figure, Section, Show, Value};
 use wb_model::{Limiter, Report, Verdict, bench};
 
 use crate::{
+    csv::verdict,
     figures::time_ns,
-    sections::{all, is_bad, shown},
+    sections::{is_bad, shown},
     text::plan,
 };
 
@@ -34,7 +35,7 @@ pub(crate) struct Main {
 
 /// Main figures of the first jobs; several jobs of streams are one.
 pub(crate) fn main_figures(report: &Report) -> Vec<Main> {
-    let all = all(report);
+    let all = report.sections();
     let total = all.iter().find(|section| section.is_total);
     let is_part = |section: &&Section<'_>| {
         let is_of_frames = ["traffic", "devices"].contains(&section.kind);
@@ -151,15 +152,31 @@ fn leads(section: &Section<'_>) -> Vec<Lead> {
 /// Returns the request of the plan in one line; `None` if it needs more lines.
 pub(crate) fn asked(report: &Report) -> Option<String> {
     let lines = plan::lines(&report.plan);
-    match lines.as_slice() {
-        [one] => Some(one.trim_start().to_owned()),
-        [one, two] => Some(format!("{}: {}", one.trim_start(), two.trim_start())),
-        _ => None,
+    let asked = match lines.as_slice() {
+        [one] => one.trim_start().to_owned(),
+        [one, two] => format!("{}: {}", one.trim_start(), two.trim_start()),
+        _ => return None,
+    };
+    match report.merged.first() {
+        None => Some(asked),
+        Some(first) => Some(format!("{asked} (plan of {})", first.name)),
     }
 }
 
-/// The measured target: the URL of an HTTP load, the server of a socket test, or the interfaces.
+/// The runs of a merged report: `2 runs: a (pass), b (fail)`.
+pub(crate) fn merged(report: &Report) -> Option<String> {
+    let runs = report.merged.iter();
+    let runs = runs.map(|run| format!("{} ({})", run.name, verdict(run.verdict)));
+    let runs: Vec<String> = runs.collect();
+    (!runs.is_empty()).then(|| format!("{} runs: {}", runs.len(), runs.join(", ")))
+}
+
+/// The measured target: the URL of an HTTP load, the server of a socket test, or the interfaces; of a merged report the
+/// number of runs.
 pub(crate) fn target(report: &Report) -> String {
+    if !report.merged.is_empty() {
+        return format!("{} runs merged", report.merged.len());
+    }
     let plan = &report.plan;
     let urls = plan.http_jobs.iter().map(|job| job.url.to_string());
     let servers = plan.sockets.iter().map(|job| job.control.server.clone());

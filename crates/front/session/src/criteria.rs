@@ -2,7 +2,7 @@
 
 use wb_model::{
     Criterion, Plan, Totals,
-    criteria::{Bound, Measured, measured_text},
+    criteria::{Bound, Measured},
     lateness::MISSED,
     report::CriterionReport,
 };
@@ -109,22 +109,13 @@ impl Shortfall {
 /// count shows that loss; the criteria hold only because less was offered.
 pub(crate) fn held_of_less(plan: &Plan, judged: &[Judged], cause: &str) -> Option<String> {
     let easier = judged.iter().filter(|j| j.is_easier_with_less(judged));
-    let spared: Vec<String> = easier.map(|j| with_value(&j.report)).collect();
+    let spared: Vec<String> = easier.map(|j| j.report.with_value()).collect();
     (!plan.allow_unsent && !spared.is_empty()).then(|| {
         format!(
             "criteria met only because less was offered: {}; limited by {cause}",
             spared.join(", ")
         )
     })
-}
-
-/// Returns a criterion with its measured value: `loss<=0.1% (measured 0.2 %)`.
-pub(crate) fn with_value(judged: &CriterionReport) -> String {
-    let criterion = &judged.criterion;
-    match judged.measured {
-        Some(value) => format!("{criterion} (measured {})", measured_text(criterion, value)),
-        None => format!("{criterion} (no data)"),
-    }
 }
 
 /// Compares the measured value with the criterion. A criterion without a measured value does not hold.

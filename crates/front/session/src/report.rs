@@ -121,6 +121,7 @@ pub(crate) fn report(
             false => Vec::new(),
         },
         warnings,
+        merged: Vec::new(),
     }
 }
 

@@ -34,8 +34,9 @@ pub(crate) fn distributions_of_section(section: &Section<'_>, of: &str) -> Vec<N
 pub(crate) fn distributions_of(of: &str, all: &Measurement) -> Vec<NamedHistogram> {
     let ipdv = (all.ipdv.count() > 0).then(|| named(of, "ipdv_ns", all.ipdv.clone()));
     let latency = distribution(of, "latency_ns", &all.latency);
+    let jitter = distribution(of, "jitter_ns", &all.jitter());
     let inter_arrival = distribution(of, "inter_arrival_ns", &all.inter_arrival);
-    [latency, ipdv, inter_arrival]
+    [latency, jitter, ipdv, inter_arrival]
         .into_iter()
         .flatten()
         .collect()

@@ -14,7 +14,7 @@
 
 use wb_model::{Verdict, report::CriterionReport};
 
-use crate::{End, criteria::with_value, settle::signal_name};
+use crate::{End, settle::signal_name};
 
 /// Facts that decide the verdict in addition to the end of the run and its criteria.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +47,7 @@ pub(crate) fn verdict(
     evidence: Evidence,
 ) -> (Verdict, String) {
     let unmet: Vec<&CriterionReport> = criteria.iter().filter(|c| !c.held).collect();
-    let names: Vec<String> = unmet.iter().map(|c| with_value(c)).collect();
+    let names: Vec<String> = unmet.iter().map(|c| c.with_value()).collect();
     let not_held = (!names.is_empty()).then(|| format!("criteria not met: {}", names.join(", ")));
     let failure = not_held.clone().or(evidence.broken);
     // 1 and 2

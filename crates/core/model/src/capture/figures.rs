@@ -39,12 +39,11 @@ static CAPTURE: &[Field<CaptureReport>] = fields!(CaptureReport:
     derived!("longest_write_ns", "longest write of a buffer", Unit::Nanoseconds, |c| ns(c.longest_write_ms).into())
         .merged(|own, other| own.longest_write_ms = own.longest_write_ms.max(other.longest_write_ms))
         .show(Show::IfAny),
-    derived!("write_p50_ns", "write of a buffer, p50", Unit::Nanoseconds, |c| ns(c.write_p50_ms).into()).show(Show::Details),
-    derived!("write_p99_ns", "write of a buffer, p99", Unit::Nanoseconds, |c| ns(c.write_p99_ms).into()).show(Show::Details),
+    derived!("write_p50_ns", "write of a buffer, p50", Unit::Nanoseconds, |c| known(c.write_p50_ms).into()).show(Show::Details),
+    derived!("write_p99_ns", "write of a buffer, p99", Unit::Nanoseconds, |c| known(c.write_p99_ms).into()).show(Show::Details),
     counter!(buffer_waits, "waits for a buffer", TIMES).show(Show::IfAny),
     gauge!(buffers, "buffers", BUFFERS).show(Show::Details),
     derived!("buffers_fewest", "fewest free buffers", BUFFERS, |c| (c.buffers > 0).then_some(c.buffers_fewest).into())
-        .merged(|own, other| own.buffers_fewest = own.buffers_fewest.min(other.buffers_fewest))
         .show(Show::Details),
 );
 
@@ -114,14 +113,25 @@ impl Measured for CaptureReport {
 
 impl Merge for CaptureReport {
     fn merge(&mut self, other: &Self) {
+        // A capture without a writer has no buffers.
+        let buffers = [&*self, other].into_iter().filter(|c| c.buffers > 0);
+        let fewest = buffers.map(|c| c.buffers_fewest).min();
         merge_fields(CAPTURE, self, other);
+        self.buffers_fewest = fewest.unwrap_or(0);
         self.readers.extend(other.readers.iter().cloned());
+        self.exact &= other.exact;
+        if self.write_error.is_none() {
+            self.write_error.clone_from(&other.write_error);
+        }
+        // Captures of several runs have no last file and no common percentiles.
+        self.last_file = None;
+        (self.write_p50_ms, self.write_p99_ms) = (0.0, 0.0);
     }
 }
 
 impl CaptureReport {
     /// Frames that are not in the output, including those dropped by the interfaces.
-    fn lost(&self) -> u64 {
+    pub(crate) fn lost(&self) -> u64 {
         sum([
             self.interface_drop_frames,
             self.kernel_drop_frames,
@@ -135,6 +145,11 @@ impl CaptureReport {
         let all = sum([self.filter_accept_frames, self.interface_drop_frames]);
         share(self.lost(), all)
     }
+}
+
+/// Nanoseconds of a time in ms, if it is known.
+fn known(ms: f64) -> Option<f64> {
+    (ms > 0.0).then(|| ns(ms))
 }
 
 /// Nanoseconds of a time in ms.

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use wb_figures::{
-    Field, Merge, Plot, Section, Series, Show, Sum, Tone, Unit, Value, counter, derived, fact,
-    fields, gauge, merge_fields, text::count, times,
+    Field, Merge, Plot, Section, Series, Show, Sum, Tone, Unit, Value, attach, counter, derived,
+    fact, fields, gauge, merge_fields, text::count, times,
 };
+use wb_measure::Histogram;
 
 use super::{
     Http2Report, Http3Report, HttpFailures, HttpJobReport, HttpRequestReport, HttpThreadReport,
+    HttpTlsReport,
 };
 use crate::{
     Report, counted,
@@ -90,7 +92,8 @@ static MORE: &[Field<HttpJobReport>] = fields!(HttpJobReport:
     counter!(totals.warm_up, "warm-up", REQUESTS).show(Show::IfAny).note(|_| "requests, not counted".to_owned()),
     counter!(statuses, "statuses", REQUESTS).show(Show::IfAny),
     derived!("agreed", "TLS", CONNECTIONS, |j| j.tls.as_ref().map(|t| &t.agreed).into()).show(Show::IfAny),
-    Field::<S>::distribution("handshake_ns", "TLS", |j| j.tls.as_ref().map(|t| &t.handshake_ns).into()),
+    Field::<S>::distribution("handshake_ns", "TLS", |j| j.tls.as_ref().map(|t| &t.handshake_ns).into())
+        .stored(|j| Some(&mut j.tls.as_mut()?.handshake_ns)),
     derived!("failed_share", "failed", Unit::Share, |j| j.failed_share()).judged(&["failed"]).bad().show(Show::Never),
     derived!("errors", "errors", Unit::Share, |j| share(j.totals.error_responses, j.totals.completed).into())
         .judged(&["errors"]).bad().show(Show::Never),
@@ -248,6 +251,104 @@ impl Merge for HttpJobReport {
     fn merge(&mut self, other: &Self) {
         for fields in [COUNTS, MORE] {
             merge_fields(fields, self, other);
+        }
+        self.since_due_ns.merge(&other.since_due_ns);
+        self.since_sent_ns.merge(&other.since_sent_ns);
+        for request in &other.requests {
+            match self
+                .requests
+                .iter_mut()
+                .find(|own| own.name == request.name)
+            {
+                Some(own) => {
+                    merge_fields(REQUEST, own, request);
+                    own.latency_ns.merge(&request.latency_ns);
+                }
+                None => self.requests.push(request.clone()),
+            }
+        }
+        for (class, times) in &other.classes {
+            self.classes.entry(class.clone()).or_default().merge(times);
+        }
+        self.threads.extend_from_slice(&other.threads);
+        self.tls.merge(&other.tls);
+        self.http2.merge(&other.http2);
+        self.http3.merge(&other.http3);
+        extend(&mut self.addresses, &other.addresses);
+        extend(&mut self.digests, &other.digests);
+        if self.first_failure.is_none() {
+            self.first_failure.clone_from(&other.first_failure);
+        }
+    }
+}
+
+/// Adds the texts that are missing.
+fn extend(own: &mut Vec<String>, other: &[String]) {
+    for text in other {
+        if !own.contains(text) {
+            own.push(text.clone());
+        }
+    }
+}
+
+impl Merge for HttpTlsReport {
+    fn merge(&mut self, other: &Self) {
+        Merge::merge(&mut self.agreed, &other.agreed);
+        self.full_handshakes.merge(&other.full_handshakes);
+        self.resumed_handshakes.merge(&other.resumed_handshakes);
+        self.handshake_ns.merge(&other.handshake_ns);
+    }
+}
+
+impl Merge for Http2Report {
+    fn merge(&mut self, other: &Self) {
+        self.streams = self.streams.max(other.streams);
+        self.allowed_streams = self
+            .allowed_streams
+            .into_iter()
+            .chain(other.allowed_streams)
+            .min();
+        self.most_streams = self.most_streams.max(other.most_streams);
+        Merge::merge(&mut self.resets, &other.resets);
+        Merge::merge(&mut self.goaways, &other.goaways);
+        self.cancelled.merge(&other.cancelled);
+    }
+}
+
+impl Merge for Http3Report {
+    fn merge(&mut self, other: &Self) {
+        self.streams = self.streams.max(other.streams);
+        self.most_streams = self.most_streams.max(other.most_streams);
+        Merge::merge(&mut self.resets, &other.resets);
+        Merge::merge(&mut self.closes, &other.closes);
+        for (own, other) in [
+            (&mut self.stream_waits, other.stream_waits),
+            (&mut self.goaways, other.goaways),
+            (&mut self.cancelled, other.cancelled),
+            (&mut self.sent_packets, other.sent_packets),
+            (&mut self.lost_packets, other.lost_packets),
+            (&mut self.sent_datagrams, other.sent_datagrams),
+            (&mut self.received_datagrams, other.received_datagrams),
+        ] {
+            own.merge(&other);
+        }
+    }
+}
+
+impl HttpJobReport {
+    /// Gives the distributions of a job that was read from a report their values.
+    pub(crate) fn attach(&mut self, values: impl Fn(&str) -> Option<Histogram>) {
+        for fields in [COUNTS, MORE] {
+            attach(fields, self, &values);
+        }
+        // These are not stored on their own.
+        self.since_due_ns = self.latency_ns.clone();
+        self.since_sent_ns = self
+            .service_ns
+            .clone()
+            .unwrap_or_else(|| self.latency_ns.clone());
+        if let [only] = self.requests.as_mut_slice() {
+            only.latency_ns = self.latency_ns.clone();
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Figures of loads.
 
 use wb_figures::{
-    Field, Merge, Plot, Section, Series, Show, Sum, Tone, Unit, Value, counter, derived, fact,
-    fields, gauge, merge_fields, text::count, times,
+    Field, Merge, Plot, Section, Series, Show, Sum, Tone, Unit, Value, attach, counter, derived,
+    fact, fields, gauge, merge_fields, text::count, times,
 };
+use wb_measure::Histogram;
 
 use super::{
     LoadEnd, LoadJobReport, LoadPhaseReport, LoadRouteReport, LoadTransport, LoadWorkerReport,
@@ -235,7 +236,7 @@ impl Measured for LoadJobReport {
 impl Merge for LoadJobReport {
     fn merge(&mut self, other: &Self) {
         // TCP loses no requests, so its requests would dilute the loss of UDP.
-        self.totals.awaited_requests.merge(&other.awaited());
+        self.totals.awaited_requests = sum([self.awaited(), other.awaited()]);
         merge_fields(COUNTS, self, other);
         merge_fields(MORE, self, other);
         merge_fields(FRAME_TOTALS, &mut self.frames, &other.frames);
@@ -245,6 +246,33 @@ impl Merge for LoadJobReport {
                 None => self.phases.push(phase.clone()),
             }
         }
+        for route in &other.routes {
+            let is =
+                |own: &&mut LoadRouteReport| (&own.path, own.status) == (&route.path, route.status);
+            match self.routes.iter_mut().find(is) {
+                Some(own) => own.answers.merge(&route.answers),
+                None => self.routes.push(route.clone()),
+            }
+        }
+        self.since_sent_ns.merge(&other.since_sent_ns);
+        self.workers.extend(other.workers.iter().cloned());
+        self.tuples.merge(&other.tuples);
+        self.latency_is_estimate |= other.latency_is_estimate;
+        self.link_downs.merge(&other.link_downs);
+        self.link_down_ns.merge(&other.link_down_ns);
+    }
+}
+
+impl LoadJobReport {
+    /// Gives the distributions of a job that was read from a report their values.
+    pub(crate) fn attach(&mut self, values: impl Fn(&str) -> Option<Histogram>) {
+        attach(MORE, self, values);
+        // These are not stored on their own.
+        self.since_sent_ns = self.request_ns.clone();
+        self.since_due_ns = match self.request_due_ns.samples {
+            0 => self.request_ns.clone(),
+            _ => self.request_due_ns.clone(),
+        };
     }
 }
 

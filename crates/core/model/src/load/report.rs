@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{LoadEnd, LoadTransport};
 use crate::{
     lateness::Lateness,
-    report::{Times, Totals},
+    report::{Rates, Times, Totals},
 };
 
 /// Connection counts; each connection counts once: attempted = completed + failed + open.
@@ -83,6 +83,32 @@ impl ConnectionTotals {
 pub struct LoadReport {
     /// Results of each end of each job.
     pub jobs: Vec<LoadJobReport>,
+}
+
+impl LoadReport {
+    /// End with the connections and frames of the run: the clients; without clients, the servers.
+    #[must_use]
+    pub fn shown(&self) -> LoadEnd {
+        match self.jobs.iter().any(|job| job.end == LoadEnd::Client) {
+            true => LoadEnd::Client,
+            false => LoadEnd::Server,
+        }
+    }
+
+    /// Rates of the frames of the shown end in the phase `steady`.
+    #[must_use]
+    pub fn rates(&self) -> Rates {
+        let jobs = self.jobs.iter().filter(|job| job.end == self.shown());
+        let steady = jobs.flat_map(|job| job.phases.iter().filter(|p| p.phase == "steady"));
+        Rates::sum(steady.map(|phase| Rates {
+            offered_pps: Some(phase.tx_pps),
+            received_pps: Some(phase.rx_pps),
+            offered_l2_bps: Some(phase.tx_bps),
+            received_l2_bps: Some(phase.rx_bps),
+            tx_time_ns: Some(phase.to_ns.saturating_sub(phase.from_ns)),
+            ..Rates::default()
+        }))
+    }
 }
 
 /// Results of a route of a server.

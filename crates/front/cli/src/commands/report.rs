@@ -1,4 +1,4 @@
-//! `wirebench report`: report page from the JSON of runs.
+//! `wirebench report`: report page from the JSON of runs, comparisons, and merged reports.
 
 use std::{
     fs,
@@ -9,7 +9,10 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Deserialize as _;
 use serde_json::Value;
-use wb_model::{REPORT_SCHEMA, Report};
+use wb_model::{
+    REPORT_SCHEMA, Report, Verdict,
+    merge::{Part, merge},
+};
 use wb_render::report::{Document, Run, csv, document, html, markdown, svg};
 use wb_session::input::{LARGEST_DATA, read_all, read_file};
 
@@ -18,24 +21,30 @@ use crate::{
     say::say,
 };
 
-/// Create a self-contained page with plots and tables from the report of a run, or compare runs.
+/// Create a self-contained page with plots and tables from the report of a run, compare runs, or merge them.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     wirebench trial --tx eth2 --rx eth3 --rate 100kpps --json >a.json; wirebench report a.json\n  \
     wirebench report before.json after.json -o compared.html\n  \
     wirebench report a.json --markdown\n  \
+    wirebench report --merge host1.json host2.json -o both.json\n  \
     wirebench report a.json -o a.csv --plots pictures")]
 pub(crate) struct ReportArgs {
     /// Reports as printed by `--json`; - reads standard input. The first report is the baseline for the others.
     #[arg(value_name = "RUN.json", required = true)]
     runs: Vec<PathBuf>,
     /// Output file: FILE.html, FILE.md or FILE.csv [default: name of the first run with .html, in the current
-    /// folder].
+    /// folder]; with --merge also FILE.json [default: JSON on standard output].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print Markdown on standard output instead.
     #[arg(long, conflicts_with = "output")]
     markdown: bool,
+    /// Merge the reports of several runs of the same jobs, of one tester or of several, into one report. Counts add up,
+    /// rates are those of the time in which all runs were active, and criteria are judged again. Percentiles need
+    /// reports with --histograms. Exit codes: 1 a criterion failed, 3 invalid, 4 a run was incomplete.
+    #[arg(long)]
+    merge: bool,
     /// Also write each plot as a separate SVG file to this folder, which is created.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
@@ -93,27 +102,31 @@ pub(crate) fn write(runs: &[Run], path: &Path) -> Result<(), Fault> {
 
 pub(crate) fn run(args: &ReportArgs) -> Result<u8> {
     let output = match &args.output {
-        Some(path) => path.clone(),
+        Some(path) => Some(path.clone()),
+        None if args.markdown || args.merge => None,
         None => {
-            Path::new(args.runs[0].file_stem().unwrap_or("report".as_ref())).with_extension("html")
+            let first = args.runs[0].file_stem().unwrap_or("report".as_ref());
+            Some(Path::new(first).with_extension("html"))
         }
     };
-    let form = Form::of(&output)?;
-    let writes = !args.markdown;
-    if writes && args.runs.iter().any(|run| same_file(run, &output)) {
+    let form = match &output {
+        Some(path) if !(args.merge && is_json(path)) => Some(Form::of(path)?),
+        _ => args.markdown.then_some(Form::Markdown),
+    };
+    if let Some(output) = &output
+        && args.runs.iter().any(|run| same_file(run, output))
+    {
         bail!(
             "{}: would overwrite its input; use -o FILE",
             output.display()
         );
     }
-    if args
-        .runs
-        .iter()
-        .filter(|run| run.as_os_str() == "-")
-        .count()
-        > 1
-    {
+    let from_standard_input = args.runs.iter().filter(|run| run.as_os_str() == "-");
+    if from_standard_input.count() > 1 {
         bail!("standard input (-) can be given only once");
+    }
+    if args.merge && args.runs.len() < 2 {
+        bail!("--merge: expected two or more reports");
     }
     let mut runs = Vec::new();
     for path in &args.runs {
@@ -126,17 +139,63 @@ pub(crate) fn run(args: &ReportArgs) -> Result<u8> {
             report,
         });
     }
+    let mut code = 0;
+    if args.merge {
+        let merged = merged(runs)?;
+        code = exit_code(merged.verdict);
+        runs = vec![Run {
+            name: "merged".to_owned(),
+            report: merged,
+        }];
+    }
     if let Some(folder) = &args.plots {
         draw(&document(&runs), folder)?;
     }
-    if args.markdown {
-        deliver(&Form::Markdown.text(&runs))?;
-        return Ok(0);
+    let text = match form {
+        Some(form) => form.text(&runs),
+        None => wb_render::json::report(&runs[0].report) + "\n",
+    };
+    match output {
+        None => deliver(&text)?,
+        Some(output) => {
+            fs::write(&output, text)
+                .with_context(|| format!("cannot write {}", output.display()))?;
+            say(format_args!("written: {}", output.display()));
+        }
     }
-    fs::write(&output, form.text(&runs))
-        .with_context(|| format!("cannot write {}", output.display()))?;
-    say(format_args!("written: {}", output.display()));
-    Ok(0)
+    Ok(code)
+}
+
+fn is_json(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|end| end.eq_ignore_ascii_case("json"))
+}
+
+fn merged(runs: Vec<Run>) -> Result<Report> {
+    let parts = runs.into_iter().map(|Run { name, report }| {
+        let started: jiff::Timestamp = report.started.parse().with_context(|| {
+            format!(
+                "{name}: expected a time in RFC 3339 in \"started\", got {:?}",
+                report.started
+            )
+        })?;
+        Ok(Part {
+            started_ns: u64::try_from(started.as_nanosecond()).unwrap_or(0),
+            name,
+            report,
+        })
+    });
+    merge(parts.collect::<Result<_>>()?).map_err(anyhow::Error::msg)
+}
+
+/// Exit code for the verdict of merged runs.
+const fn exit_code(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Pass | Verdict::Completed => 0,
+        Verdict::Fail => 1,
+        Verdict::Invalid => 3,
+        Verdict::Incomplete => 4,
+    }
 }
 
 /// Sets the speed of links that report none or only a nominal one.

@@ -7,6 +7,7 @@ mod document_blocks;
 mod document_links;
 mod documents;
 mod help;
+mod merge;
 mod messages;
 mod metrics;
 mod options;

@@ -1,12 +1,17 @@
 //! Contents of the report of one run, in reading order.
 
-use wb_model::{Report, Verdict, frames, report::CriterionReport, text::written_as_toml};
+use wb_model::{
+    Report, Verdict, frames,
+    report::{CriterionReport, MergedRun},
+    text::written_as_toml,
+};
 
 use super::{
     document::{Block, Cell, Document, Mark, Outcome, Section, Table, Tile},
     engines, over_time, suite, times,
 };
 use crate::{
+    csv::verdict,
     figures::{UNKNOWN, count, rate_bps, time_ns},
     sections,
     summary::{self, Lead},
@@ -138,9 +143,13 @@ fn summary(report: &Report) -> Section {
         _ => late.account(),
     };
     let asked = text::plan::lines(&report.plan).into_iter().enumerate();
+    let label = match report.merged.is_empty() {
+        true => "plan",
+        false => "plan of the first run",
+    };
     let asked = asked.map(|(i, line)| {
         (
-            if i == 0 { "plan" } else { "" },
+            if i == 0 { label } else { "" },
             line.trim_start().to_owned(),
         )
     });
@@ -161,7 +170,27 @@ fn summary(report: &Report) -> Section {
             ("tool", report.environment.tool.clone()),
         ]),
     ));
+    if !report.merged.is_empty() {
+        section.table(merged(&report.merged));
+    }
     section
+}
+
+/// The runs of a merged report.
+fn merged(runs: &[MergedRun]) -> Table {
+    let columns = ["run", "host", ">started after", ">took", "verdict", ""];
+    let mut table = Table::new("Merged runs", &columns);
+    for run in runs {
+        table.row([
+            run.name.clone(),
+            run.host.clone(),
+            time_ns(run.after_ns as f64),
+            time_ns(run.elapsed_ns as f64),
+            verdict(run.verdict).to_owned(),
+            run.reason.clone(),
+        ]);
+    }
+    table
 }
 
 fn criteria(criteria: &[CriterionReport]) -> Section {

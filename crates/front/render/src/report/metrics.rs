@@ -58,7 +58,7 @@ pub(super) fn metrics(report: &Report) -> Vec<Metric> {
         of: String::new(),
         metrics: Vec::new(),
     };
-    let all = sections::all(report);
+    let all = report.sections();
     for section in &all {
         let is_only = all
             .iter()

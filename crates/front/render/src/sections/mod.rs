@@ -7,31 +7,9 @@ pub(crate) mod tables;
 pub(crate) mod text;
 
 use wb_figures::{Better, Def, Figure, Kind, Section, Show, Unit, Value};
-use wb_model::{
-    Report,
-    bench::{self, probe_figures},
-    capture, frames, http, load, socket,
-};
+use wb_model::{Report, bench};
 
 use crate::figures::{count, share};
-
-/// Sections of all jobs, kind by kind.
-pub(crate) fn all(report: &Report) -> Vec<Section<'_>> {
-    let load = load::figures::sections(report);
-    let http = http::figures::sections(report);
-    let socket = socket::figures::sections(report);
-    let server = socket::figures::server(report);
-    let capture = capture::figures::sections(report);
-    let probes = probe_figures::sections(&report.probes);
-    let frames = frames::sections(report).into_iter();
-    let jobs = frames
-        .chain(load)
-        .chain(http)
-        .chain(socket)
-        .chain(server)
-        .chain(capture);
-    jobs.chain(probes).chain(bench::sections(report)).collect()
-}
 
 /// Results of the tests of a suite, test by test.
 pub(crate) fn suites(report: &Report) -> Vec<Vec<Section<'_>>> {
@@ -47,7 +25,7 @@ pub(crate) fn suites(report: &Report) -> Vec<Vec<Section<'_>>> {
 
 /// Sections of all jobs of one kind.
 pub(crate) fn of_kind<'a>(report: &'a Report, kind: &str) -> Vec<Section<'a>> {
-    let mut all = all(report);
+    let mut all = report.sections();
     all.retain(|section| section.kind == kind);
     all
 }

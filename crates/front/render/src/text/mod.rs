@@ -90,6 +90,9 @@ fn summary(page: &mut Page, report: &Report) {
     if let Some(asked) = summary::asked(report) {
         page.item(Tone::Plain, "  asked       ", Tone::Plain, &asked);
     }
+    if let Some(merged) = summary::merged(report) {
+        page.item(Tone::Plain, "  merged      ", Tone::Plain, &merged);
+    }
     let jobs = summary::main_figures(report);
     for main in &jobs {
         let name = match jobs.len() {

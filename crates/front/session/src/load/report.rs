@@ -14,7 +14,6 @@ use wb_model::{
         ConnectionTotals, LoadEnd, LoadJob, LoadJobReport, LoadPhaseReport, LoadRate, LoadReport,
         LoadRouteReport, LoadTransport, LoadWorkerReport, figures::section,
     },
-    report::Rates,
 };
 use wb_tcp::{Counters, IcmpNews};
 
@@ -31,7 +30,7 @@ use crate::{
 };
 
 /// Bytes of the FCS, which the counters do not include.
-const FCS: u64 = 4;
+pub(super) const FCS: u64 = 4;
 /// Time without the CPU that is longer than any scheduling turn, in ns.
 const AWAY_NS: u64 = 100_000_000;
 /// Share of busy time above which a worker is the limit.
@@ -220,6 +219,9 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
     ));
     let limited_by = limited_by(run, ended, &settled, shown, &lateness);
     let rx = times_end(&settled).to_owned();
+    let load = LoadReport {
+        jobs: settled.iter().map(|s| s.report.clone()).collect(),
+    };
     Settled {
         distributions: distributions(of_shown()),
         not_offered: short.map(|short| short.because(&limited_by.to_string())),
@@ -230,7 +232,7 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
             .has_stop_command()
             .then(|| "ended early by stop (--control)".to_owned()),
         totals,
-        rates: rates(of_shown().map(|s| &s.report)),
+        rates: load.rates(),
         times: Times {
             latency,
             percentile_error: Histogram::RELATIVE_ERROR,
@@ -240,9 +242,7 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
         criteria: criteria::reports(judged),
         lateness,
         warnings,
-        load: Some(LoadReport {
-            jobs: settled.into_iter().map(|s| s.report).collect(),
-        }),
+        load: Some(load),
         stamping: Stamping {
             same_clock: true,
             wall: false,
@@ -348,23 +348,6 @@ fn nothing_done(settled: &[SettledJob], plans: &[LoadJob], shown: LoadEnd) -> Op
         })
     };
     jobs.iter().find_map(because)
-}
-
-/// Rates at the full load, over its duration alone, without ramp and drain.
-fn rates<'a>(jobs: impl Iterator<Item = &'a LoadJobReport>) -> Rates {
-    let steady = jobs.flat_map(|job| job.phases.iter().filter(|p| p.phase == "steady"));
-    steady.fold(Rates::default(), |sum, p| {
-        let add = |sum: Option<f64>, n: f64| Some(sum.unwrap_or(0.0) + n);
-        let ns = p.to_ns.saturating_sub(p.from_ns);
-        Rates {
-            offered_pps: add(sum.offered_pps, p.tx_pps),
-            received_pps: add(sum.received_pps, p.rx_pps),
-            offered_l2_bps: add(sum.offered_l2_bps, p.tx_bps),
-            received_l2_bps: add(sum.received_l2_bps, p.rx_bps),
-            tx_time_ns: sum.tx_time_ns.max(Some(ns)),
-            ..sum
-        }
-    })
 }
 
 /// Returns the limiting factor of the load.

@@ -19,7 +19,11 @@ use wb_model::{
 };
 use wb_port::QueuePair;
 
-use super::{JobSlot, control::ControlPoint, report};
+use super::{
+    JobSlot,
+    control::ControlPoint,
+    report::{self, FCS},
+};
 use crate::{
     StartError, Steering, SystemClock,
     engine::{DeviceCounters, Ended, Engine, EngineState, LEAD_NS, Launch, Sample, Settled, Stop},
@@ -392,6 +396,7 @@ impl Engine for Loads {
 #[allow(clippy::cast_precision_loss)]
 fn record(row: &mut Row<'_>, of: &str, seen: &LoadSnapshot) {
     let c = &seen.counters;
+    let (rx_frames, rx_octets) = c.rx_of_load();
     for (name, unit, n) in [
         ("attempted_connections", "connections", c.attempted),
         ("established_connections", "connections", c.established),
@@ -400,7 +405,9 @@ fn record(row: &mut Row<'_>, of: &str, seen: &LoadSnapshot) {
         ("requests", "requests", c.requests),
         ("responses", "responses", c.responses),
         ("tx_frames", "frames", c.tx_frames),
-        ("rx_frames", "frames", c.rx_of_load().0),
+        ("rx_frames", "frames", rx_frames),
+        ("tx_octets", "octets", c.tx_octets + FCS * c.tx_frames),
+        ("rx_octets", "octets", rx_octets + FCS * rx_frames),
         ("request_samples", "requests", seen.request.count),
         ("request_sum_ns", "ns", seen.request.sum),
         ("connect_samples", "connections", seen.connect.count),
@@ -497,7 +504,7 @@ impl LoadSnapshots {
         let interval = now.saturating_sub(self.last_ns).max(1);
         let per_second = |a: u64, b: u64| a.saturating_sub(b) as f64 * 1e9 / interval as f64;
         let (c, last) = (&sum.counters, &self.last.counters);
-        let octets = |octets: u64, frames: u64| octets + 4 * frames;
+        let octets = |octets: u64, frames: u64| octets + FCS * frames;
         let tx = |s: &LoadSnapshot| octets(s.counters.tx_octets, s.counters.tx_frames);
         let rx = |s: &LoadSnapshot| {
             let (n, of) = s.counters.rx_of_load();

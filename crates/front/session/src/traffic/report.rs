@@ -1060,6 +1060,10 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         times.pdv = Summary::default();
     }
     let mut distributions = distributions_of("", &all);
+    for direction in settled.iter().filter(|_| settled.len() > 1) {
+        let of = |m| distributions_of(&direction.job.name, m);
+        distributions.extend(direction.measurement.iter().flat_map(of));
+    }
     // After a signal, no more was asked for.
     let completed = ended.end == End::Completed;
     let offered = settled.iter().map(|s| Offered {
@@ -1103,7 +1107,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
             sum.merge(h);
             Some(sum)
         });
-    let mut rates = sum_rates(settled.iter().map(|s| s.job.rates));
+    let mut rates = Rates::sum(settled.iter().map(|s| s.job.rates));
     rates.largest_catch_up_frames = catch_up;
     let defect = (!totals.adds_up())
         .then(|| "the totals do not add up; this is a bug in wirebench".to_owned())
@@ -1213,41 +1217,10 @@ fn figures(run: &Traffic, settled: &[SettledDirection], job: Option<&str>) -> Fr
         totals: mine
             .clone()
             .fold(Totals::default(), |sum, s| sum.plus(&s.job.totals)),
-        rates: sum_rates(mine.clone().map(|s| s.job.rates)),
+        rates: Rates::sum(mine.clone().map(|s| s.job.rates)),
         latency_ns: latency.summary(),
         outages: sum_of_outages(mine.clone()),
         transactions_per_second: None,
-    }
-}
-
-fn sum_rates(each: impl Iterator<Item = Rates> + Clone) -> Rates {
-    let mut few = each.clone();
-    if let (Some(only), None) = (few.next(), few.next()) {
-        return only;
-    }
-    let sum = |f: &dyn Fn(&Rates) -> Option<f64>| {
-        each.clone()
-            .map(|r| f(&r))
-            .fold(None, |a: Option<f64>, b| match (a, b) {
-                (None, b) => b,
-                (a, None) => a,
-                (Some(a), Some(b)) => Some(a + b),
-            })
-    };
-    Rates {
-        intended_pps: sum(&|r| r.intended_pps),
-        offered_pps: sum(&|r| r.offered_pps),
-        received_pps: sum(&|r| r.received_pps),
-        offered_l1_bps: sum(&|r| r.offered_l1_bps),
-        received_l1_bps: sum(&|r| r.received_l1_bps),
-        offered_l2_bps: sum(&|r| r.offered_l2_bps),
-        received_l2_bps: sum(&|r| r.received_l2_bps),
-        line_rate_pps: sum(&|r| r.line_rate_pps),
-        largest_catch_up_frames: None,
-        tx_time_ns: each.clone().filter_map(|r| r.tx_time_ns).max(),
-        rx_time_ns: each.clone().filter_map(|r| r.rx_time_ns).max(),
-        while_receiving_pps: sum(&|r| r.while_receiving_pps),
-        while_receiving_l2_bps: sum(&|r| r.while_receiving_l2_bps),
     }
 }
 

@@ -270,6 +270,7 @@ pub(crate) fn lossy() -> Report {
         timeline: Timeline::default(),
         distributions: Vec::new(),
         histograms: Vec::new(),
+        merged: Vec::new(),
         clock: clock(),
         warnings: vec![
             "port b counted 1,000 drops of its own (rx_dropped): frames were lost between the wire and this program".into(),
