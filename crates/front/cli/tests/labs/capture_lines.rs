@@ -373,7 +373,9 @@ fn what_is_printed_beside_a_file_never_costs_the_file_a_frame() {
             })
             .map_or(0, |(n, _)| n.parse().unwrap());
         if reads {
-            assert_eq!(printed.count() + unprinted, 60_000, "{said}");
+            // A frame that was cut off has its first line, and counts as not printed.
+            let frames = printed.count() + unprinted;
+            assert!((60_000..=60_001).contains(&frames), "{frames}: {said}");
         } else {
             assert!(unprinted > 0, "{said}");
         }
