@@ -22,6 +22,7 @@ use wb_pktgen::{
     keywords::KEYWORDS,
     pgrx::{self, FileFormat, PgrxReceiver, ReceiverDialect},
 };
+use wb_render::report::Run;
 use wb_session::{Environment, Extras, Machine, Signals, View, prepare};
 
 use crate::{
@@ -130,7 +131,7 @@ pub(crate) struct UmountArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     folder: FolderArgs,
-    /// Write the report of the last run to this file as JSON.
+    /// Write the report of the last run to this file: FILE.html, FILE.md or FILE.csv; with another name as JSON.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     #[command(flatten)]
@@ -548,6 +549,10 @@ fn save(service: &Service, path: &Path) -> Result<()> {
         say("wirebench: no run, so no report was written");
         return Ok(());
     };
+    if super::report::is_page(path) {
+        let name = "pktgen".to_owned();
+        return Ok(super::report::write(&[Run { name, report }], path)?);
+    }
     std::fs::write(path, wb_render::json::report(&report) + "\n").map_err(|e| {
         Fault(format!(
             "cannot write the report to {}: {e}",

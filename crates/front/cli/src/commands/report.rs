@@ -84,6 +84,11 @@ impl Form {
     }
 }
 
+/// Returns true if the name of the file says that it is a page, Markdown or CSV.
+pub(crate) fn is_page(path: &Path) -> bool {
+    Form::of(path).is_ok()
+}
+
 /// Checks before a run that its report can be written at the end.
 pub(crate) fn check(path: &Path) -> Result<()> {
     Form::of(path).context("--report")?;

@@ -154,7 +154,7 @@ fn scene(plot: &Plot) -> Scene {
 fn legend(scene: &mut Scene, plot: &Plot, top: f64) -> f64 {
     let (mut x, mut bottom) = (MARGIN, top + LINE_HEIGHT);
     for (i, series) in plot.series.iter().enumerate() {
-        let name = layout::clipped(&series.name, layout::LONGEST_NAME);
+        let name = layout::clipped(&series.name, layout::LONGEST_NAME) + &plot.typical(series);
         let width = extent(&name, BODY) + SWATCH + 6.0;
         if x > MARGIN && x + width > scene.width - MARGIN {
             x = MARGIN;

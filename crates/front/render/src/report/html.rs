@@ -233,7 +233,7 @@ impl<'a> Plots<'a> {
                 Form::Marks => "marks",
             };
             let comma = if i > 0 { "," } else { "" };
-            let name = Value::from(series.name.as_str());
+            let name = Value::from(series.name.clone() + &plot.typical(series));
             let _ = write!(
                 text,
                 "{comma}{{\"name\":{name},\"form\":\"{form}\",\"values\":"

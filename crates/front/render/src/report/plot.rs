@@ -319,6 +319,23 @@ impl Plot {
         titled(&self.y.label, &self.unit().name)
     }
 
+    /// Typical value of a line over time, for the legend: `, median 100 kpps`. Start and end of a run hardly change it.
+    /// Empty for other lines and for fewer than three values.
+    pub(crate) fn typical(&self, series: &Series) -> String {
+        let values = series.values.iter().flatten().copied();
+        let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+        let is_value = matches!(series.form, Form::Line | Form::Area);
+        if self.x != X::time() || !is_value || values.len() < 3 {
+            return String::new();
+        }
+        values.sort_by(f64::total_cmp);
+        let median = values[values.len() / 2];
+        let unit = Unit::of(&self.y.unit, median);
+        format!(", median {} {}", unit.figure(median), unit.name)
+            .trim_end()
+            .to_owned()
+    }
+
     /// Adds the lines of the same plot of another run, each with the run's name.
     pub(crate) fn overlay(plots: &[(&str, Self)]) -> Option<Self> {
         let (_, first) = plots.first()?;
@@ -392,5 +409,41 @@ impl Plot {
             }
         };
         Some(plot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_over_time_has_its_median_in_the_legend() {
+        let typical = |x: X, form: Form, values: &[Option<f64>]| {
+            let series = Series::line("offered", values.to_vec()).as_form(form);
+            let plot = Plot {
+                name: "rate".to_owned(),
+                title: String::new(),
+                x,
+                y: Y::new("rate", "pps"),
+                xs: Vec::new(),
+                series: vec![series],
+                note: String::new(),
+                gaps: false,
+            };
+            plot.typical(&plot.series[0])
+        };
+        let values = [
+            Some(0.0),
+            Some(100_000.0),
+            Some(100_000.0),
+            None,
+            Some(99_000.0),
+        ];
+        let line = |values: &[Option<f64>]| typical(X::time(), Form::Line, values);
+        assert_eq!(line(&values), ", median 100 kpps");
+        assert_eq!(line(&values[..2]), "");
+        assert_eq!(line(&[Some(f64::NAN); 5]), "");
+        assert_eq!(typical(X::time(), Form::Dashes, &values), "");
+        assert_eq!(typical(X::linear("size", "B"), Form::Line, &values), "");
     }
 }

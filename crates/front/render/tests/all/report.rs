@@ -540,7 +540,7 @@ fn names_stay_text() {
     assert!(
         names
             .map(|s| s["name"].as_str().unwrap())
-            .any(|name| name == HOSTILE)
+            .any(|name| name.starts_with(HOSTILE))
     );
     let two = html(&document(&[
         run(HOSTILE, report.clone()),
