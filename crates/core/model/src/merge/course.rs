@@ -2,6 +2,9 @@
 
 use crate::timeline::{Column, MOST_SAMPLES, Timeline};
 
+/// Minimum number of moments within a window for a rate: counts are not read at the moment at which frames leave.
+const FEWEST_MOMENTS: usize = 10;
+
 /// Time in which a run measured a rate, in ns since the start of the first run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
@@ -41,9 +44,16 @@ pub(super) struct Course<'a> {
 }
 
 impl Course<'_> {
-    /// Returns the growth of a counter within a window; `None` if the run did not record it.
+    /// Returns the growth of a counter within a window; `None` if the run did not record it, or too rarely.
     fn growth(&self, name: &str, window: Window) -> Option<f64> {
         let column = self.timeline.column(&self.of, name)?;
+        let times = &self.timeline.at_ns;
+        let is_within = |at: &&u64| (window.from_ns..=window.to_ns).contains(at);
+        if column.values.len() != times.len()
+            || times.iter().filter(is_within).count() < FEWEST_MOMENTS
+        {
+            return None;
+        }
         let at = |ns| value_at(&self.timeline.at_ns, column, self.start_ns, ns);
         Some(at(window.to_ns)? - at(window.from_ns)?)
     }
@@ -79,23 +89,20 @@ pub(super) fn rate(courses: &[Course<'_>], name: &str, window: Window) -> Option
 /// from 0 at `start_ns`; after the last one it stays. A level is unknown at both times.
 #[allow(clippy::cast_precision_loss)]
 fn value_at(at_ns: &[u64], column: &Column, start_ns: u64, ns: u64) -> Option<f64> {
-    let known = at_ns.iter().zip(&column.values);
-    let known = known.filter_map(|(at, value)| Some((*at, (*value)?)));
-    let mut before = column.counter.then_some((start_ns, 0.0));
-    for (at, value) in known {
-        if at < ns {
-            before = Some((at, value));
-            continue;
+    let most = at_ns.len().min(column.values.len());
+    let known = |place: usize| Some((at_ns[place], column.values[place]?));
+    let place = at_ns.partition_point(|at| *at < ns).min(most);
+    let before = (0..place).rev().find_map(known);
+    let before = before.or_else(|| column.counter.then_some((start_ns, 0.0)));
+    match (before, (place..most).find_map(known)) {
+        (_, Some((at, value))) if at == ns => Some(value),
+        (Some((from, begin)), Some((at, value))) => {
+            let share = ns.saturating_sub(from) as f64 / at.saturating_sub(from).max(1) as f64;
+            Some(begin + (value - begin) * share.clamp(0.0, 1.0))
         }
-        let (from, begin) = match before {
-            _ if at == ns => return Some(value),
-            Some(before) => before,
-            None => return None,
-        };
-        let share = ns.saturating_sub(from) as f64 / at.saturating_sub(from).max(1) as f64;
-        return Some(begin + (value - begin) * share.clamp(0.0, 1.0));
+        (Some((_, value)), None) if column.counter => Some(value),
+        _ => None,
     }
-    before.filter(|_| column.counter).map(|(_, value)| value)
 }
 
 /// Returns true if values of several runs add up: counters and numbers of things of jobs. Percentiles do not; workers,
@@ -199,8 +206,12 @@ mod tests {
         assert_eq!(shared(&[]), None);
         let second = 1_000_000_000;
         // 1,000 a second from 0 s to 2 s, and 300 a second from 1 s to 3 s.
-        let one = timeline(&[2 * second], true, &[Some(2000.0)]);
-        let other = timeline(&[3 * second], true, &[Some(600.0)]);
+        let rising = |from: u64, step: f64| {
+            let at_ns: Vec<u64> = (from..=from + 20).map(|n| n * second / 10).collect();
+            let values: Vec<_> = (0..=20).map(|n| Some(f64::from(n) * step)).collect();
+            timeline(&at_ns, true, &values)
+        };
+        let (one, other) = (rising(0, 100.0), rising(10, 30.0));
         let course = |timeline, start_ns| Course {
             timeline,
             of: "traffic".to_owned(),
@@ -210,6 +221,15 @@ mod tests {
         let window = window(second, 2 * second);
         assert_eq!(rate(&courses, "offered_frames", window), Some(1300.0));
         assert_eq!(rate(&courses, "received_frames", window), None);
+        let short = Window {
+            to_ns: window.from_ns + 850_000_000,
+            ..window
+        };
+        assert_eq!(rate(&courses, "offered_frames", short), None);
+        let mut cut = one.clone();
+        cut.columns[0].values.pop();
+        let courses = [course(&cut, 0), course(&other, second)];
+        assert_eq!(rate(&courses, "offered_frames", window), None);
     }
 
     #[test]

@@ -122,9 +122,6 @@ fn refuse(parts: &[Part]) -> Result<(), String> {
 }
 
 fn refuse_one(Part { name, report, .. }: &Part) -> Result<(), String> {
-    if !is_small(report) {
-        return Err(format!("{name}: its numbers are too large to be merged"));
-    }
     if !report.merged.is_empty() {
         return Err(format!(
             "{name}: is merged already; merge the reports of all runs at once"
@@ -141,6 +138,9 @@ fn refuse_one(Part { name, report, .. }: &Part) -> Result<(), String> {
         return Err(format!(
             "{name}: a run with jobs of several kinds cannot be merged"
         ));
+    }
+    if !is_small(report) {
+        return Err(format!("{name}: its numbers are too large to be merged"));
     }
     Ok(())
 }
@@ -180,11 +180,7 @@ fn difference(one: &Report, other: &Report) -> Option<String> {
 
 /// Jobs of a report, each with its kind and the end of a load.
 fn job_names(report: &Report) -> Vec<String> {
-    let kinds = report.plan.kinds().next().map_or("", |kind| kind.name());
-    let frames = report
-        .jobs
-        .iter()
-        .map(|job| format!("{kinds} {}", job.name));
+    let frames = report.jobs.iter().map(|job| format!("job {}", job.name));
     let loads = report.load.iter().flat_map(|load| &load.jobs);
     let loads =
         loads.map(|job| format!("{} {} {}", job.transport.name(), job.end.name(), job.name));
@@ -297,7 +293,45 @@ fn sum(parts: &[Part]) -> Result<Report, String> {
         own.map(|warning| format!("{}: {warning}", part.name))
     });
     sum.warnings = warnings.collect();
+    for part in rest {
+        let keys = different_keys(&first.report.plan, &part.report.plan);
+        if !keys.is_empty() {
+            let keys = keys.join(", ");
+            sum.warnings.push(format!(
+                "the plans of {} and {} differ: {keys}",
+                first.name, part.name
+            ));
+        }
+    }
     Ok(sum)
+}
+
+/// Keys of two plans with different values, apart from those of ports and random choices.
+fn different_keys(one: &Plan, other: &Plan) -> Vec<String> {
+    fn compare(key: &str, one: &Json, other: &Json, found: &mut Vec<String>) {
+        match (one, other) {
+            (Json::Object(a), Json::Object(b)) => {
+                let keys = a.keys().chain(b.keys().filter(|key| !a.contains_key(*key)));
+                for key in
+                    keys.filter(|key| !["ports", "seed", "first_flow"].contains(&key.as_str()))
+                {
+                    let of = |map: &serde_json::Map<String, Json>| {
+                        map.get(key).cloned().unwrap_or_default()
+                    };
+                    compare(key, &of(a), &of(b), found);
+                }
+            }
+            (Json::Array(a), Json::Array(b)) if a.len() == b.len() => {
+                a.iter().zip(b).for_each(|(a, b)| compare(key, a, b, found));
+            }
+            _ if one == other || found.iter().any(|known| known == key) => {}
+            _ => found.push(key.to_owned()),
+        }
+    }
+    let [one, other] = [one, other].map(|plan| serde_json::to_value(plan).unwrap_or_default());
+    let mut found = Vec::new();
+    compare("plan", &one, &other, &mut found);
+    found
 }
 
 /// A text of all runs: once if all have the same, otherwise each with the name of its run.

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     load::{ConnectionTotals, LoadJobReport, LoadPhaseReport, LoadReport},
-    report::{Rates, Report},
+    report::{Rates, Report, Totals},
 };
 
 /// Bytes of preamble and gap of a frame on the wire.
@@ -18,35 +18,55 @@ const GAP: f64 = 20.0;
 /// If rates cannot be known and cannot be left out.
 pub(super) fn set(merged: &mut Report, parts: &[Part]) -> Result<(), String> {
     let mut windows = Vec::new();
-    merged.rates = Rates::default();
-    if !merged.jobs.is_empty() {
-        let kind = merged.plan.kinds().next().map_or("", |kind| kind.name());
-        let (rates, window) = frames(parts, kind, |report| report.rates);
-        merged.rates = rates;
+    let kind = merged.plan.kinds().next().map_or("", |kind| kind.name());
+    let is_only = merged.jobs.len() == 1;
+    for (place, job) in merged.jobs.iter_mut().enumerate() {
+        let own = format!("job {}", job.name);
+        let of = if is_only { kind } else { &own };
+        let (rates, window) = frames(parts, of, |report| report.jobs[place].rates);
+        job.rates = rates;
         windows.push(window);
-        let is_only = merged.jobs.len() == 1;
-        for (place, job) in merged.jobs.iter_mut().enumerate() {
-            let own = format!("job {}", job.name);
-            let of = if is_only { kind } else { &own };
-            job.rates = frames(parts, of, |report| report.jobs[place].rates).0;
-        }
     }
+    // Counters over time of packet devices are those of all devices.
+    let ends = [
+        |t: &Totals| t.offered_frames.is_some(),
+        |t: &Totals| t.received_frames.is_some(),
+    ];
+    let is_one_way = ends
+        .iter()
+        .all(|is_end| merged.jobs.iter().filter(|job| is_end(&job.totals)).count() < 2);
+    merged.rates = match windows.contains(&None) {
+        _ if is_one_way && !merged.jobs.is_empty() => {
+            let (rates, window) = frames(parts, kind, |report| report.rates);
+            windows = vec![window];
+            rates
+        }
+        true => Rates::default(),
+        false => Rates::sum(merged.jobs.iter().map(|job| job.rates)),
+    };
     let jobs = merged.load.iter_mut().flat_map(|load| &mut load.jobs);
     for (place, job) in jobs.enumerate() {
-        windows.extend(phases(job, place, parts)?);
+        windows.extend(phases(job, place, parts));
     }
     if let Some(load) = merged.load.as_ref().filter(|_| merged.http.is_none()) {
         merged.rates = load.rates();
     }
     http(merged, parts, &mut windows)?;
-    let shortest = windows.iter().flatten().map(|window| window.seconds());
-    if let Some(seconds) = shortest.min_by(f64::total_cmp) {
+    let times = || windows.iter().flatten().map(|window| window.seconds());
+    let extremes = times()
+        .min_by(f64::total_cmp)
+        .zip(times().max_by(f64::total_cmp));
+    if let Some((shortest, longest)) = extremes {
+        let times = match longest - shortest < 0.001 {
+            true => format!("{longest:.3} s"),
+            false => format!("{shortest:.3} s to {longest:.3} s"),
+        };
         merged.warnings.push(format!(
-            "rates are those of the {seconds:.3} s in which all runs were active"
+            "rates are those of the {times} in which all runs were active"
         ));
     }
     if windows.contains(&None) {
-        let why = "some rates are unknown: the jobs were not active at the same time";
+        let why = "some rates are unknown: there is no time in which all runs were active and recorded 10 times";
         merged.warnings.push(why.to_owned());
     }
     Ok(())
@@ -90,16 +110,15 @@ fn frames(parts: &[Part], of: &str, own: impl Fn(&Report) -> Rates) -> (Rates, O
         rx_time_ns: received.0.map(|_| window.ns()),
         ..Rates::default()
     };
-    (rates, Some(window))
+    match rates.offered_pps.or(rates.received_pps) {
+        Some(_) => (rates, Some(window)),
+        None => (Rates::default(), None),
+    }
 }
 
-/// Sets the phases of a load: those that overlap, with the counts and rates of the shared time. Returns that of the
-/// phase `steady`; `None` for the other end, which has no counters over time and therefore no phases.
-fn phases(
-    job: &mut LoadJobReport,
-    place: usize,
-    parts: &[Part],
-) -> Result<Option<Option<Window>>, String> {
+/// Sets the phases of a load: those that overlap, with the connections, requests and rates of the shared time. Returns
+/// that of the phase `steady`; `None` for the other end, which has no counters over time and therefore no phases.
+fn phases(job: &mut LoadJobReport, place: usize, parts: &[Part]) -> Option<Option<Window>> {
     let loads = || {
         parts
             .iter()
@@ -107,69 +126,63 @@ fn phases(
     };
     let own: Vec<&LoadJobReport> = loads().map(|(_, load)| &load.jobs[place]).collect();
     job.phases.clear();
-    let is_shown = loads().all(|(_, load)| load.shown() == job.end);
-    if !is_shown {
-        return Ok(None);
+    if loads().any(|(_, load)| load.shown() != job.end) {
+        return None;
     }
     let of = |load: &LoadReport| match load.jobs.iter().filter(|own| own.end == job.end).count() {
         1 => "load".to_owned(),
         _ => format!("job {}", job.name),
     };
-    let courses: Vec<Course<'_>> = loads()
-        .map(|(part, load)| Course::of(part, &of(load)))
-        .collect();
-    let mut steady = None;
-    for phase in &own[0].phases {
+    let courses = loads().map(|(part, load)| Course::of(part, &of(load)));
+    let courses: Vec<Course<'_>> = courses.collect();
+    let merged = own[0].phases.iter().filter_map(|phase| {
         let all = own
             .iter()
             .map(|job| job.phases.iter().find(|own| own.phase == phase.phase));
-        let all: Option<Vec<&LoadPhaseReport>> = all.collect();
-        let windows = all.iter().flatten().map(|phase| Window {
-            from_ns: phase.from_ns,
-            to_ns: phase.to_ns,
-        });
-        let (Some(all), Some(window)) = (&all, Window::shared(windows)) else {
-            continue;
-        };
-        let unknown = |name: &str| {
-            format!(
-                "loads cannot be merged: a run has no {name} over time, which older versions did not record"
-            )
-        };
-        let per_second = |name: &str| rate(&courses, name, window).ok_or_else(|| unknown(name));
-        let count = |name: &str| Ok::<u64, String>(whole(per_second(name)? * window.seconds()));
-        let open = open_at(&courses, window.to_ns);
-        let totals = ConnectionTotals {
+        let all: Vec<&LoadPhaseReport> = all.collect::<Option<_>>()?;
+        phase_of(&all, &courses)
+    });
+    job.phases = merged.collect();
+    let mut phases = job.phases.iter();
+    let steady = phases.find(|phase| phase.phase == "steady");
+    Some(steady.map(|phase| Window {
+        from_ns: phase.from_ns,
+        to_ns: phase.to_ns,
+    }))
+}
+
+/// One phase of all runs; `None` if they do not overlap or have no counters over time.
+fn phase_of(all: &[&LoadPhaseReport], courses: &[Course<'_>]) -> Option<LoadPhaseReport> {
+    let window = Window::shared(all.iter().map(|phase| Window {
+        from_ns: phase.from_ns,
+        to_ns: phase.to_ns,
+    }))?;
+    let per_second = |name: &str| rate(courses, name, window);
+    let count = |name: &str| Some(whole(per_second(name)? * window.seconds()));
+    Some(LoadPhaseReport {
+        phase: all[0].phase.clone(),
+        from_ns: window.from_ns,
+        to_ns: window.to_ns,
+        totals: ConnectionTotals {
             attempted_connections: count("attempted_connections")?,
             established_connections: count("established_connections")?,
             completed_connections: count("completed_connections")?,
             failed_connections: count("failed_connections")?,
-            open_connections: open.ok_or_else(|| unknown("open_connections"))?,
+            open_connections: open_at(courses, window.to_ns)?,
             requests: count("requests")?,
             responses: count("responses")?,
             ..ConnectionTotals::default()
-        };
-        let unsent = all.iter().map(|phase| phase.unsent_connections);
-        job.phases.push(LoadPhaseReport {
-            phase: phase.phase.clone(),
-            from_ns: window.from_ns,
-            to_ns: window.to_ns,
-            totals,
-            unsent_connections: unsent.fold(0, u64::saturating_add),
-            cps: per_second("attempted_connections")?,
-            established_cps: per_second("established_connections")?,
-            rps: per_second("requests")?,
-            responses_rps: per_second("responses")?,
-            tx_pps: per_second("tx_frames")?,
-            rx_pps: per_second("rx_frames")?,
-            tx_bps: 8.0 * per_second("tx_octets")?,
-            rx_bps: 8.0 * per_second("rx_octets")?,
-        });
-        if phase.phase == "steady" {
-            steady = Some(window);
-        }
-    }
-    Ok(Some(steady))
+        },
+        unsent_connections: 0,
+        cps: per_second("attempted_connections")?,
+        established_cps: per_second("established_connections")?,
+        rps: per_second("requests")?,
+        responses_rps: per_second("responses")?,
+        tx_pps: per_second("tx_frames")?,
+        rx_pps: per_second("rx_frames")?,
+        tx_bps: 8.0 * per_second("tx_octets")?,
+        rx_bps: 8.0 * per_second("rx_octets")?,
+    })
 }
 
 /// Open connections of all runs at a time.
@@ -220,16 +233,15 @@ fn http(
     });
     let own: Option<Vec<Window>> = own.collect();
     let window = own.and_then(|all| Window::shared(all.into_iter()));
-    let window =
-        window.ok_or("HTTP jobs that were not active at the same time cannot be merged")?;
-    let unknown = |name: &str| format!("HTTP jobs cannot be merged: a run has no {name} over time");
-    let per_second = |name: &str| rate(&courses, name, window).ok_or_else(|| unknown(name));
+    let unknown = "HTTP jobs cannot be merged: there is no time in which all runs were active and recorded 10 times";
+    let window = window.ok_or(unknown)?;
+    let per_second = |name: &str| rate(&courses, name, window).ok_or(unknown);
     job.requests_per_second = per_second("completed")?;
     job.connections_per_second = per_second("established_connections")?;
     job.received_bps = 8.0 * per_second("received_bytes")?;
     job.duration_ns = window.ns();
     let open = open_at(&courses, window.to_ns);
-    job.steady_open_connections = open.ok_or_else(|| unknown("open_connections"))?;
+    job.steady_open_connections = open.ok_or(unknown)?;
     windows.push(Some(window));
     Ok(())
 }

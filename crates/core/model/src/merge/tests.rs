@@ -286,6 +286,11 @@ fn counts_add_up_and_rates_are_those_of_the_shared_time() {
         merged.warnings,
         ["rates are those of the 1.800 s in which all runs were active"]
     );
+    let mut other = trial(2, &[1], &[]);
+    other.plan.traffic[0].streams[0].rate = "1kpps".parse().unwrap();
+    other.plan.seed = 7;
+    let merged = two(1, trial(2, &[1], &[]), other).unwrap();
+    assert_eq!(merged.warnings[0], "the plans of a and b differ: rate");
     let three = [0, 1, 2].map(|n| part(&format!("{n}"), n, trial(2, &[n], &[])));
     let merged = merge(three.to_vec()).unwrap();
     assert_eq!(merged.totals.offered_frames, Some(600));
@@ -310,9 +315,18 @@ fn times_without_counts_are_not_active() {
     let merged = two(1, late(10 * SECOND, &all), late(10 * SECOND, &all)).unwrap();
     assert_eq!(merged.rates.offered_pps.map(f64::round), Some(200.0));
     let received = &all[2..];
-    let merged = two(0, late(3 * SECOND, received), late(4 * SECOND, received));
+    let merged = two(
+        0,
+        late(3 * SECOND, received),
+        late(7 * SECOND / 2, received),
+    );
     assert_eq!(merged.unwrap_err(), "a and b are reports of the same run");
-    let merged = two(1, late(3 * SECOND, received), late(4 * SECOND, received)).unwrap();
+    let merged = two(
+        1,
+        late(3 * SECOND, received),
+        late(7 * SECOND / 2, received),
+    )
+    .unwrap();
     assert_eq!(merged.rates.received_pps.map(f64::round), Some(200.0));
     assert_eq!(merged.rates.offered_pps, None);
 }
@@ -343,7 +357,7 @@ fn without_a_shared_time_rates_are_unknown() {
     );
     assert_eq!(
         apart(http).unwrap_err(),
-        "HTTP jobs that were not active at the same time cannot be merged"
+        "HTTP jobs cannot be merged: there is no time in which all runs were active and recorded 10 times"
     );
 }
 
@@ -363,20 +377,65 @@ fn rates_of_loads_and_of_http_are_those_of_the_shared_time() {
     assert_eq!(phase.totals.attempted_connections, 200);
     assert_eq!((load.jobs.len(), load.jobs[1].phases.len()), (2, 0));
     assert_eq!(merged.rates.offered_pps, Some(200.0));
-    let merged = two(SECOND, http(&[1]), http(&[2])).unwrap();
+    let merged = two(SECOND / 2, http(&[1]), http(&[2])).unwrap();
     let job = &merged.http.unwrap().jobs[0];
     assert_eq!(
         (job.requests_per_second.round(), job.received_bps.round()),
         (200.0, 1600.0)
     );
-    assert_eq!((job.duration_ns, job.totals.completed), (800_000_000, 2));
+    assert_eq!((job.duration_ns, job.totals.completed), (1_300_000_000, 2));
+    // Older versions recorded no octets.
     let mut old = self::load(&[1]);
     old.timeline
         .columns
         .retain(|column| column.name != "tx_octets");
+    let merged = two(1, self::load(&[1]), old).unwrap();
+    assert!(merged.load.unwrap().jobs[0].phases.is_empty());
+    assert!(
+        merged.warnings[0].starts_with("some rates are unknown"),
+        "{:?}",
+        merged.warnings
+    );
+}
+
+/// One of two jobs begins when the other one has ended.
+#[test]
+fn the_rate_of_several_jobs_is_the_sum_of_theirs() {
+    let report = || {
+        let mut report = trial(2, &[1], &["pps>=300"]);
+        let mut later = report.jobs[0].clone();
+        (report.jobs[0].name, later.name) = ("job 1".to_owned(), "job 2".to_owned());
+        report.jobs.push(later);
+        report.plan.traffic.push(report.plan.traffic[0].clone());
+        let names = [
+            "offered_frames",
+            "offered_octets",
+            "received_frames",
+            "received_octets",
+        ];
+        let mut all = timeline("traffic", &names, 0, 400);
+        for (of, from_ns) in [("job 1", 0), ("job 2", 2 * SECOND)] {
+            let own = timeline(&format!("job {of}"), &names, from_ns, 200);
+            let columns = own.columns.into_iter().map(|mut column| {
+                column.values.resize(all.at_ns.len(), Some(200.0));
+                column
+            });
+            all.columns.extend(columns);
+        }
+        report.timeline = all;
+        report.totals = report.totals.plus(&report.totals);
+        report
+    };
+    let merged = two(1, report(), report()).unwrap();
+    let rates = merged
+        .jobs
+        .iter()
+        .map(|job| job.rates.offered_pps.map(f64::round));
+    assert_eq!(rates.collect::<Vec<_>>(), [Some(200.0), Some(200.0)]);
+    assert_eq!(merged.rates.offered_pps.map(f64::round), Some(400.0));
     assert_eq!(
-        two(1, self::load(&[1]), old).unwrap_err(),
-        "loads cannot be merged: a run has no tx_octets over time, which older versions did not record"
+        (merged.verdict, merged.rates.intended_pps),
+        (Verdict::Pass, Some(400.0))
     );
 }
 
@@ -466,10 +525,12 @@ fn criteria_are_judged_by_the_results_of_all_runs() {
     let invalid: fn(&mut Report) = |report| report.verdict = Verdict::Invalid;
     assert_eq!(judged("loss<=1%", invalid).0, Verdict::Invalid);
     // A stall may have lost the frame that is too many, unless a run failed by itself.
-    let late: fn(&mut Report) = |report| report.lateness.all.stalls = 1;
+    let late: fn(&mut Report) = |report| report.lateness.all.late_reads = 1;
     assert_eq!(judged("lost<=1", late).0, Verdict::Invalid);
+    let stalled: fn(&mut Report) = |report| report.lateness.all.stalls = 1;
+    assert_eq!(judged("lost<=1", stalled).0, Verdict::Fail);
     let failed: fn(&mut Report) = |report| {
-        report.lateness.all.stalls = 1;
+        report.lateness.all.late_reads = 1;
         report.criteria = vec![crate::report::CriterionReport {
             criterion: "lost<=1".to_owned(),
             measured: Some(2.0),
@@ -531,7 +592,20 @@ fn what_cannot_be_merged_is_named() {
         ),
         (
             |r| r.jobs[0].name = "other".to_owned(),
-            "a and b cannot be merged: their jobs differ: traffic traffic; traffic other",
+            "a and b cannot be merged: their jobs differ: job traffic; job other",
+        ),
+        (
+            |r| {
+                let job = HttpJobReport {
+                    name: r.jobs.remove(0).name,
+                    ..HttpJobReport::default()
+                };
+                r.http = Some(HttpReport {
+                    jobs: vec![job],
+                    ..HttpReport::default()
+                });
+            },
+            "a and b cannot be merged: their jobs differ: job traffic; http traffic",
         ),
         (
             |r| r.plan.criteria = vec!["loss<=1%".parse().unwrap()],

@@ -30,6 +30,12 @@ pub(super) fn judge(merged: &mut Report, parts: &[Part], values: &Values) {
     });
     merged.criteria = criteria.collect();
     (merged.verdict, merged.reason) = verdict(merged, parts);
+    let failed = parts
+        .iter()
+        .filter(|part| part.report.verdict == Verdict::Fail);
+    let failed =
+        failed.map(|part| format!("{} failed on its own: {}", part.name, part.report.reason));
+    merged.warnings.extend(failed);
 }
 
 fn verdict(merged: &Report, parts: &[Part]) -> (Verdict, String) {
@@ -99,7 +105,17 @@ fn late(merged: &Report, parts: &[Part]) -> Option<String> {
     };
     let mut unmet = merged.criteria.iter().filter(|c| !c.held);
     let is_new = !unmet.any(|c| has_failed(&c.criterion));
-    let was_late = lateness.stalls > 0 || lateness.dropped_reads > 0;
+    // A stall is an excuse only for what it delayed; for an outage it is one on its own.
+    let delayed = [
+        lateness.late_departures,
+        lateness.missed_departures,
+        lateness.late_reads,
+        lateness.dropped_reads,
+        lateness.exposed_connections,
+    ];
+    let of_outages = |c: &CriterionReport| c.criterion.contains("outage");
+    let is_of_outages = merged.criteria.iter().any(|c| !c.held && of_outages(c));
+    let was_late = delayed.iter().any(|n| *n > 0) || (is_of_outages && lateness.stalls > 0);
     (is_new && was_late).then(|| {
         format!(
             "each run met the criteria, and testers were late: {}",

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -115,8 +116,15 @@ pub(crate) fn run(args: &ReportArgs) -> Result<u8> {
         }
     };
     let form = match &output {
-        Some(path) if !(args.merge && is_json(path)) => Some(Form::of(path)?),
-        _ => args.markdown.then_some(Form::Markdown),
+        Some(path) if args.merge && is_json(path) => None,
+        Some(path) if args.merge => Some(Form::of(path).map_err(|_| {
+            anyhow::anyhow!(
+                "{}: expected a name that ends in .json, .html, .md or .csv",
+                path.display()
+            )
+        })?),
+        Some(path) => Some(Form::of(path)?),
+        None => args.markdown.then_some(Form::Markdown),
     };
     if let Some(output) = &output
         && args.runs.iter().any(|run| same_file(run, output))
@@ -184,8 +192,11 @@ fn merged(runs: Vec<Run>) -> Result<Report> {
                 report.started
             )
         })?;
+        let started_ns = u64::try_from(started.as_nanosecond());
         Ok(Part {
-            started_ns: u64::try_from(started.as_nanosecond()).unwrap_or(0),
+            started_ns: started_ns.with_context(|| {
+                format!("{name}: \"started\" must be a time from 1970 to 2554, got {started}")
+            })?,
             name,
             report,
         })
@@ -224,11 +235,11 @@ fn assume(report: &mut Report, speed: u64) {
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {
-    a == b
-        || fs::canonicalize(a)
-            .ok()
-            .zip(fs::canonicalize(b).ok())
-            .is_some_and(|(a, b)| a == b)
+    let inode = |path: &Path| {
+        let file = fs::metadata(path).ok()?;
+        Some((file.dev(), file.ino()))
+    };
+    a == b || inode(a).is_some_and(|own| inode(b) == Some(own))
 }
 
 /// Returns the file name without its extension, numbered if the name is taken.
@@ -239,7 +250,7 @@ fn name_of(path: &Path, others: &[Run]) -> String {
             .file_stem()
             .unwrap_or_default()
             .to_string_lossy()
-            .into_owned(),
+            .replace(char::is_control, "?"),
     };
     let taken = |name: &str| others.iter().any(|run| run.name == name);
     let mut names = std::iter::once(stem.clone()).chain((2..).map(|n| format!("{stem} {n}")));

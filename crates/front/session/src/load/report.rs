@@ -223,7 +223,7 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
         jobs: settled.iter().map(|s| s.report.clone()).collect(),
     };
     Settled {
-        distributions: distributions(of_shown()),
+        distributions: distributions(&settled, shown),
         not_offered: short.map(|short| short.because(&limited_by.to_string())),
         limited_by: limited_by.into(),
         defect: defect(&totals, &settled),
@@ -269,15 +269,14 @@ fn together<'a>(jobs: impl Iterator<Item = &'a SettledJob>) -> LoadJobReport {
     all
 }
 
-/// Distributions of response times: one for all jobs together and, if there are several, one for each job.
-fn distributions<'a>(jobs: impl Iterator<Item = &'a SettledJob> + Clone) -> Vec<NamedHistogram> {
-    let several = jobs.clone().nth(1).is_some();
-    let mut list = distributions_of_section(&section(&together(jobs.clone())), "");
-    for job in jobs.filter(|_| several) {
-        list.extend(distributions_of_section(
-            &section(&job.report),
-            &job.report.name,
-        ));
+/// Distributions of times: of all jobs of the shown end together and, if there are several, of each; of each job of the
+/// other end.
+fn distributions(settled: &[SettledJob], shown: LoadEnd) -> Vec<NamedHistogram> {
+    let of_shown = || settled.iter().filter(|s| s.report.end == shown);
+    let several = of_shown().count() > 1;
+    let mut list = distributions_of_section(&section(&together(of_shown())), "");
+    for SettledJob { report, .. } in settled.iter().filter(|s| several || s.report.end != shown) {
+        list.extend(distributions_of_section(&section(report), &report.name));
     }
     list
 }

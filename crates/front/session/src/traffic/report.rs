@@ -1000,6 +1000,11 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
             .zip(&run.directions)
             .filter_map(untagged_excess),
     );
+    let mut of_jobs = Vec::new();
+    for direction in settled.iter().filter(|_| settled.len() > 1) {
+        let of = |m| distributions_of(&direction.job.name, m);
+        of_jobs.extend(direction.measurement.iter().flat_map(of));
+    }
     let mut measured: Vec<Measurement> = settled
         .iter_mut()
         .filter_map(|s| s.measurement.take())
@@ -1060,10 +1065,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         times.pdv = Summary::default();
     }
     let mut distributions = distributions_of("", &all);
-    for direction in settled.iter().filter(|_| settled.len() > 1) {
-        let of = |m| distributions_of(&direction.job.name, m);
-        distributions.extend(direction.measurement.iter().flat_map(of));
-    }
+    distributions.append(&mut of_jobs);
     // After a signal, no more was asked for.
     let completed = ended.end == End::Completed;
     let offered = settled.iter().map(|s| Offered {
