@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// Report of one run that is to be merged.
+/// Report of one run, for a merge.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// Name in messages and in the merged report.

@@ -75,7 +75,7 @@ pub(super) fn set(merged: &mut Report, parts: &[Part]) -> Result<(), String> {
 /// Rates of frames, with their time. `of` is the owner of the counters over time, `own` returns the rates of a run.
 fn frames(parts: &[Part], of: &str, own: impl Fn(&Report) -> Rates) -> (Rates, Option<Window>) {
     let courses: Vec<Course<'_>> = parts.iter().map(|part| Course::of(part, of)).collect();
-    // What arrived counts in the time in which it was sent; in a run that only receives, in the time in which it came.
+    // Received frames count in the time of sending. A run that only receives has only the time of its arrivals.
     let active = |course: &Course<'_>| {
         course
             .active("offered_frames")

@@ -524,7 +524,7 @@ fn criteria_are_judged_by_the_results_of_all_runs() {
     assert_eq!(judged("loss<=1%", incomplete).0, Verdict::Incomplete);
     let invalid: fn(&mut Report) = |report| report.verdict = Verdict::Invalid;
     assert_eq!(judged("loss<=1%", invalid).0, Verdict::Invalid);
-    // A stall may have lost the frame that is too many, unless a run failed by itself.
+    // A late read may have lost the second frame, unless one run alone lost too many.
     let late: fn(&mut Report) = |report| report.lateness.all.late_reads = 1;
     assert_eq!(judged("lost<=1", late).0, Verdict::Invalid);
     let stalled: fn(&mut Report) = |report| report.lateness.all.stalls = 1;

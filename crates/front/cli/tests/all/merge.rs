@@ -136,3 +136,41 @@ fn whole(summary: Summary) -> Summary {
         ..summary
     }
 }
+
+/// Percentiles of each job and of each end can be merged.
+#[test]
+fn every_distribution_has_its_values() {
+    for line in [
+        "trial --tx memory:v --rx memory:v --bidir --count 200 --rate 1kpps --allow-unsent",
+        "load --client memory:w --server memory:w --cps 100 --duration 1s",
+    ] {
+        let mut command = command();
+        command
+            .args(line.split(' '))
+            .args(["--json", "--histograms", "-q"]);
+        let report: Report = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+        let sections = report.sections();
+        let mut seen = 0;
+        for section in sections.iter().filter(|section| !section.is_total) {
+            // PDV is latency above its minimum. The values of the only client are those of the run.
+            for (figure, times) in section.times().filter(|(f, _)| f.def.name != "pdv_ns") {
+                let is = |own: &&EncodedHistogram| own.name == figure.def.name;
+                let mut own = report.histograms.iter().filter(is).filter(|own| {
+                    own.of == section.job || own.of.is_empty() && section.job == "client"
+                });
+                let is_whole = |own: &EncodedHistogram| {
+                    let values = NamedHistogram::try_from(own).unwrap().values;
+                    values.count() == times.samples
+                };
+                assert!(
+                    own.any(is_whole),
+                    "{line}: {} of {}",
+                    figure.def.name,
+                    section.job
+                );
+                seen += 1;
+            }
+        }
+        assert!(seen >= 4, "{line}: {seen}");
+    }
+}

@@ -540,7 +540,8 @@ fn names_stay_text() {
     assert!(
         names
             .map(|s| s["name"].as_str().unwrap())
-            .any(|name| name.starts_with(HOSTILE))
+            .filter_map(|name| name.strip_prefix(HOSTILE))
+            .any(|rest| rest.is_empty() || rest.starts_with(", median "))
     );
     let two = html(&document(&[
         run(HOSTILE, report.clone()),
