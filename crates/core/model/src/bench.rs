@@ -14,6 +14,7 @@ use crate::{
     units::{AddressRange, ParseUnitError, PortRange, Span, parse_count, string_serde},
 };
 
+mod balancer;
 pub mod probe_figures;
 mod problems;
 mod report;
@@ -23,6 +24,8 @@ mod suite_modifiers;
 mod suite_problems;
 mod suite_report;
 
+pub use balancer::{BalancerLimit, BalancerTrial};
+pub(crate) use balancer::{results_form, trial_form};
 pub(crate) use problems::check_probe;
 pub use report::{
     BenchLive, CounterPair, LbDeviceTrial, LbLimit, LbOurs, LbOutcome, LbPurpose, LbResult,
@@ -33,7 +36,7 @@ pub use suite::{
     ImpactTest, LatencyRow, LatencyTest, Load, LossRow, ManagementPlan, Method, MfrResult, MfrRow,
     MlrLoad, MlrResult, Modifier, Quantity, RecoveryResult, RecoveryTest, ResetResult, ResetTest,
     Service, ServiceResult, ServiceStep, SoakTest, SuiteCase, SuiteDevice, SuitePlan, SuiteSearch,
-    SuiteTest, SuiteTimes, TestDef, TestSize, in_bursts, section, sections, size_text,
+    SuiteTest, SuiteTimes, TestDef, TestSize, in_bursts, is_test, section, sections, size_text,
 };
 pub use suite_modifiers::{FilterCondition, MANAGEMENT, ROUTING, filter_conditions};
 pub use suite_report::{

@@ -335,7 +335,10 @@ pub fn judge_lateness(lateness: &Lateness, charge: &Charge) -> Option<String> {
         Charge::Load { intended, offered } => {
             let unsent = intended.saturating_sub(offered);
             let missed = lateness.missed_departures.min(unsent);
-            (missed > 0 && missed as f64 > intended as f64 * MISSED).then(|| {
+            let allowed = intended as f64 * MISSED;
+            // Without the stalls the load must have been offered.
+            let is_all = (unsent - missed) as f64 <= allowed;
+            (missed > 0 && missed as f64 > allowed && is_all).then(|| {
                 let (missed, all) = (count(missed), count(intended));
                 format!("{missed} of {all} intended were due in a stall and never sent")
             })
@@ -535,10 +538,16 @@ mod tests {
         };
         // A sender that is only too slow was not late.
         assert_eq!(judge_lateness(&lateness, &load), None);
-        lateness.missed_departures = 20;
+        // Most of what was not sent had another cause.
+        lateness.missed_departures = 79;
         assert_eq!(judge_lateness(&lateness, &load), None);
-        lateness.missed_departures = 21;
+        lateness.missed_departures = 80;
         assert!(judge_lateness(&lateness, &load).is_some());
+        let enough = Charge::Load {
+            intended: 1_000,
+            offered: 980,
+        };
+        assert_eq!(judge_lateness(&lateness, &enough), None);
         let nothing = Charge::Load {
             intended: 10,
             offered: 0,

@@ -10,7 +10,7 @@ use wb_figures::{Section, merge_fields};
 use wb_measure::EncodedHistogram;
 
 use crate::{
-    bench::{self, BenchResult, LbResult, ProbeReport, SuiteResult, probe_figures},
+    bench::{self, BenchResult, ProbeReport, SuiteResult, probe_figures, results_form},
     capture,
     criteria::measured_text,
     frames::{self, FRAME_TOTALS},
@@ -113,8 +113,9 @@ pub struct Report {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<SocketReport>,
     /// Results of a benchmark, one for each test and frame size, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub results: Vec<BenchResult>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "results_form")]
+    #[schemars(with = "Vec<BenchResult>")]
+    pub results: Vec<SuiteResult>,
     /// Counters that the probes of the device read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbeReport>,
@@ -174,22 +175,6 @@ impl Report {
             .chain(capture::figures::sections(self));
         let probes = probe_figures::sections(&self.probes);
         jobs.chain(probes).chain(bench::sections(self)).collect()
-    }
-
-    /// Limits of a load balancer that a benchmark found.
-    pub fn lb_results(&self) -> impl Iterator<Item = &LbResult> {
-        self.results.iter().filter_map(|result| match result {
-            BenchResult::Lb(result) => Some(&**result),
-            BenchResult::Suite(_) => None,
-        })
-    }
-
-    /// Results of the tests of a suite.
-    pub fn suite_results(&self) -> impl Iterator<Item = &SuiteResult> {
-        self.results.iter().filter_map(|result| match result {
-            BenchResult::Suite(result) => Some(&**result),
-            BenchResult::Lb(_) => None,
-        })
     }
 }
 

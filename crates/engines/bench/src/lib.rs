@@ -6,12 +6,17 @@
 
 #![forbid(unsafe_code)]
 
-pub mod lb;
 pub mod suite;
+
+pub use suite::lb;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use wb_model::{Plan, PortPlan, Report, bench::BenchLive, counted};
+use wb_model::{
+    Plan, PortPlan, Report,
+    bench::{BenchLive, SuiteResult},
+    counted,
+};
 
 /// Environment of a procedure: trials, the device's counters, and time.
 pub trait Bench {
@@ -78,6 +83,27 @@ pub enum CutReason {
 pub(crate) fn dropped_by_tester(frames: u64) -> String {
     let frames = counted(frames, "frame", "frames");
     format!("the tester's ports dropped {frames}")
+}
+
+/// A complete or partial benchmark.
+#[derive(Debug)]
+pub struct BenchRun<E> {
+    /// One for each search: a test at one size; for `ndr` one for each goal.
+    pub results: Vec<SuiteResult>,
+    /// Warnings for the reader.
+    pub warnings: Vec<String>,
+    /// Reason for the end of the benchmark.
+    pub end: BenchEnd<E>,
+}
+
+impl<E> Default for BenchRun<E> {
+    fn default() -> Self {
+        Self {
+            results: Vec::new(),
+            warnings: Vec::new(),
+            end: BenchEnd::Completed,
+        }
+    }
 }
 
 /// Reason for the end of a benchmark.

@@ -23,6 +23,7 @@ mod forwarding;
 mod impact;
 mod judge;
 mod latency;
+pub mod lb;
 mod loss;
 mod modifiers;
 mod recovery;
@@ -49,23 +50,12 @@ use self::{
     shape::{TargetJob, TrialAmount},
     tester::{RemainingWork, Tester},
 };
-use crate::{Bench, BenchEnd, dropped_by_tester};
+use crate::{Bench, BenchEnd, BenchRun, dropped_by_tester};
 
 /// Time for measuring the tester's own ceiling, in each of two trials.
 const CEILING: Duration = Duration::from_millis(500);
 /// Start load of a search without a known maximum, in connections or requests.
 const UNKNOWN: f64 = 1_000.0;
-
-/// A complete or partial suite.
-#[derive(Debug)]
-pub struct SuiteRun<E> {
-    /// One for each test and size, and for `ndr` one for each goal.
-    pub results: Vec<SuiteResult>,
-    /// Warnings for the reader.
-    pub warnings: Vec<String>,
-    /// Reason for the end of the suite.
-    pub end: BenchEnd<E>,
-}
 
 /// Reason why no further trial is made.
 #[derive(Debug)]
@@ -73,6 +63,8 @@ enum SuiteStop<E> {
     Interrupted,
     Failed(E),
     Broken(String),
+    /// The tester was late repeatedly; the device remains unknown.
+    Late(String),
 }
 
 impl<E> From<SuiteStop<E>> for BenchEnd<E> {
@@ -80,7 +72,7 @@ impl<E> From<SuiteStop<E>> for BenchEnd<E> {
         match stop {
             SuiteStop::Interrupted => Self::Interrupted,
             SuiteStop::Failed(error) => Self::Failed(error),
-            SuiteStop::Broken(text) => Self::Broken(text),
+            SuiteStop::Broken(text) | SuiteStop::Late(text) => Self::Broken(text),
         }
     }
 }
@@ -105,12 +97,8 @@ struct SizeFacts {
 }
 
 /// Runs all tests of a plan's suite in turn.
-pub fn run<B: Bench>(bench: &mut B, plan: &Plan) -> SuiteRun<B::Error> {
-    let mut run = SuiteRun {
-        results: Vec::new(),
-        warnings: Vec::new(),
-        end: BenchEnd::Completed,
-    };
+pub fn run<B: Bench>(bench: &mut B, plan: &Plan) -> BenchRun<B::Error> {
+    let mut run = BenchRun::default();
     let Some(suite) = plan.suite() else {
         return run;
     };
@@ -267,6 +255,8 @@ impl<'a, B: Bench> RunningSuite<'a, B> {
             SuiteTest::Reset => reset::measure_reset(&mut tester, known, &mut result),
             SuiteTest::Soak => soak::measure_soak(&mut tester, known, &mut result),
             SuiteTest::Y1564 => services::measure_services(&mut tester, &mut result),
+            // Plans of suites cannot name it.
+            SuiteTest::Lb => Ok(()),
         };
         if let Err(stop) = &made {
             result.incomplete = true;
@@ -424,8 +414,15 @@ impl<'a, B: Bench> RunningSuite<'a, B> {
         );
         // This is only a figure for comparison: without it the suite continues.
         let ran = tester.bench.run(plan, None).ok()?;
-        let judged =
-            judge::judge_trial(&ran, self.suite.of, TargetJob::Traffic(0), &shape, 1.0, &[]);
+        let judged = judge::judge_trial(
+            &ran,
+            self.suite.of,
+            TargetJob::Traffic(0),
+            &shape,
+            1.0,
+            &[],
+            None,
+        );
         let found = (judged.trial.tx > 0).then_some(judged.trial.offered)?;
         self.warnings.insert(format!(
             "engine ceiling between two ports in memory: {found:.0} frames per second"
@@ -465,7 +462,7 @@ fn broken_off<B: Bench>(
 ) {
     let why = match stop {
         SuiteStop::Interrupted => "stopped early",
-        SuiteStop::Failed(_) | SuiteStop::Broken(_) => "stopped by an error",
+        SuiteStop::Failed(_) | SuiteStop::Broken(_) | SuiteStop::Late(_) => "stopped by an error",
     };
     if result.limit.is_none() && result.test.def().searches {
         let that = |outcome: TrialOutcome| {

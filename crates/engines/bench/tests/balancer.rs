@@ -5,7 +5,9 @@ use std::{convert::Infallible, time::Duration};
 use wb_bench::{Bench, BenchEnd, CutReason, DeviceReading, PlanRun, Trigger, lb};
 use wb_model::{
     Lateness, LatenessReport, Plan, PortPlan, Report, Verdict,
-    bench::{BenchLive, LbLimit, LbMetric, LbOutcome, LbPlan, LbResult, LbTrial},
+    bench::{
+        BalancerTrial, BenchLive, LbLimit, LbMetric, LbPlan, SuiteResult, SuiteTrial, TrialOutcome,
+    },
     load::{ConnectionTotals, LoadEnd, LoadJobReport, LoadPhaseReport, LoadReport, LoadTransport},
     text::plan_from_toml,
 };
@@ -231,8 +233,19 @@ fn plan(more: &str) -> LbPlan {
     plan
 }
 
-fn of(results: &[LbResult], metric: LbMetric) -> &LbResult {
-    results.iter().find(|r| r.metric == metric).unwrap()
+fn of(results: &[SuiteResult], metric: LbMetric) -> &SuiteResult {
+    results.iter().find(|r| r.name() == metric.name()).unwrap()
+}
+
+/// Counters of a trial.
+fn counters(trial: &SuiteTrial) -> &BalancerTrial {
+    trial.balancer.as_deref().unwrap()
+}
+
+/// Counters of the trial that shows the limit.
+fn best(result: &SuiteResult) -> &BalancerTrial {
+    let best = result.balancer.as_ref().unwrap().best_trial.unwrap();
+    counters(&result.trial_log[best])
 }
 
 #[track_caller]
@@ -260,10 +273,10 @@ fn all_six_limits_are_found_in_time() {
     assert_near(of(&run.results, LbMetric::Cps).limit, 30_000.0);
     assert_near(of(&run.results, LbMetric::Cc).limit, 100_000.0);
     for result in &run.results {
-        assert_eq!(result.limited_by, LbLimit::Device, "{result:?}");
+        assert_eq!(result.limited_by, Some(LbLimit::Device), "{result:?}");
         assert!(result.confirmed);
-        let best = &result.trials[result.best_trial.unwrap()];
-        assert_eq!(best.ours.lost_frames + best.ours.failed, 0);
+        let ours = best(result).ours;
+        assert_eq!(ours.lost_frames + ours.failed, 0);
     }
     assert!(
         paper.now <= 270_000_000_000,
@@ -272,10 +285,10 @@ fn all_six_limits_are_found_in_time() {
     );
     assert_eq!(run.warnings, [""; 0]);
     let cps = of(&run.results, LbMetric::Cps);
-    let pair = cps.trials[cps.best_trial.unwrap()].device.beside["connections"];
+    let pair = best(cps).device.beside["connections"];
     assert_eq!((pair.ours, pair.ratio), (pair.device, Some(1.0)));
     let cc = of(&run.results, LbMetric::Cc);
-    let pair = cc.trials[cc.best_trial.unwrap()].device.beside["entries"];
+    let pair = best(cc).device.beside["entries"];
     assert_eq!(pair.ours, pair.device);
 }
 
@@ -286,7 +299,7 @@ fn the_testers_limit_is_a_lower_bound() {
         ..Paper::new()
     };
     let run = lb::run(&mut paper, &plan("[[test]]\nmetric = \"oneway-pps\"\n"));
-    assert_eq!(run.results[0].limited_by, LbLimit::Tester);
+    assert_eq!(run.results[0].limited_by, Some(LbLimit::Tester));
     assert_near(run.results[0].limit, 200_001.0);
 }
 
@@ -303,12 +316,12 @@ fn a_late_trial_is_void_and_repeated() {
     assert_near(result.limit, 500_000.0);
     assert_eq!(
         (result.limited_by, result.confirmed),
-        (LbLimit::Device, true)
+        (Some(LbLimit::Device), true)
     );
     let void: Vec<_> = result
-        .trials
+        .trial_log
         .iter()
-        .filter(|t| t.outcome == LbOutcome::Late)
+        .filter(|t| t.outcome == TrialOutcome::Late)
         .collect();
     assert!(!void.is_empty());
     for trial in void {
@@ -317,12 +330,12 @@ fn a_late_trial_is_void_and_repeated() {
             "{}",
             trial.reason
         );
-        assert!(trial.lateness.late_departures >= trial.ours.lost_frames);
+        assert!(trial.lateness.late_departures >= counters(trial).ours.lost_frames);
     }
     // Twice the device's capacity is too high regardless of lateness.
-    let broke = |t: &&LbTrial| t.asked > 600_000.0 && t.lateness.stalls > 0;
-    for trial in result.trials.iter().filter(broke) {
-        assert_eq!(trial.outcome, LbOutcome::Broke, "{trial:?}");
+    let broke = |t: &&SuiteTrial| t.intended > 600_000.0 && t.lateness.stalls > 0;
+    for trial in result.trial_log.iter().filter(broke) {
+        assert_eq!(trial.outcome, TrialOutcome::Fail, "{trial:?}");
     }
 }
 
@@ -335,14 +348,11 @@ fn a_tester_that_is_always_late_finds_nothing_and_blames_nobody() {
     let run = lb::run(&mut paper, &plan(ONEWAY));
     assert!(matches!(run.end, BenchEnd::Completed));
     let result = &run.results[0];
-    assert_eq!((result.limit, result.limited_by), (None, LbLimit::Tester));
-    assert!(
-        result
-            .late
-            .as_ref()
-            .unwrap()
-            .starts_with("the tester was late")
+    assert_eq!(
+        (result.limit, result.limited_by),
+        (None, Some(LbLimit::Tester))
     );
+    assert!(result.late().unwrap().starts_with("the tester was late"));
     assert!(paper.runs < 20, "{}", paper.runs);
 }
 
@@ -359,9 +369,14 @@ fn a_device_that_broke_at_a_load_above_is_not_blamed_for_void_trials() {
     plan.times.budget = "25s".parse().unwrap();
     let run = lb::run(&mut paper, &plan);
     let result = &run.results[0];
-    let asked: Vec<_> = result.trials.iter().map(|t| (t.asked, t.outcome)).collect();
-    assert_eq!(result.limited_by, LbLimit::Tester, "{asked:?}");
-    assert!(result.limit.is_none() && result.late.is_some(), "{asked:?}");
+    let asked: Vec<_> = (result.trial_log.iter())
+        .map(|t| (t.intended, t.outcome))
+        .collect();
+    assert_eq!(result.limited_by, Some(LbLimit::Tester), "{asked:?}");
+    assert!(
+        result.limit.is_none() && result.late().is_some(),
+        "{asked:?}"
+    );
 }
 
 #[test]
@@ -375,8 +390,8 @@ fn a_load_at_which_the_tester_is_always_late_is_the_testers_limit() {
     let limit = result.limit.unwrap();
     assert!((180_000.0..=200_000.0).contains(&limit), "{limit}");
     assert_eq!(
-        (result.limited_by, result.confirmed, &result.late),
-        (LbLimit::Tester, true, &None)
+        (result.limited_by, result.confirmed, result.late()),
+        (Some(LbLimit::Tester), true, None)
     );
     assert!(paper.runs < 30, "{}", paper.runs);
 }
@@ -401,7 +416,11 @@ fn one_trial_that_was_not_offered_is_no_limit() {
         };
         let run = lb::run(&mut paper, &plan(ONEWAY));
         assert_near(run.results[0].limit, 500_000.0);
-        assert_eq!(run.results[0].limited_by, LbLimit::Device, "run {bad}");
+        assert_eq!(
+            run.results[0].limited_by,
+            Some(LbLimit::Device),
+            "run {bad}"
+        );
     }
 }
 
@@ -416,7 +435,8 @@ fn short_reuse_is_warned_of() {
         .unwrap()
         .clone();
     let run = lb::run(&mut Paper::new(), &plan);
-    let reuse = run.results[0].reuse_s.unwrap();
+    let own = run.results[0].balancer.as_ref().unwrap();
+    let reuse = own.reuse_s.unwrap();
     assert!(reuse > 2.0 && reuse < 2.4, "{reuse}");
     assert!(
         run.warnings[0].contains("4 times as many"),
@@ -462,9 +482,9 @@ fn a_counter_that_must_not_rise_ends_a_trial() {
     );
     assert_near(run.results[0].limit, 100_000.0);
     let broke = run.results[0]
-        .trials
+        .trial_log
         .iter()
-        .find(|t| t.asked > 100_000.0)
+        .find(|t| t.intended > 100_000.0)
         .unwrap();
     assert!(
         broke.reason.contains("ipvs.imissed increased by 3"),
@@ -483,17 +503,17 @@ fn what_was_measured_before_the_end_is_kept() {
     assert!(matches!(run.end, BenchEnd::Interrupted));
     assert_eq!(run.results.len(), 1);
     let result = &run.results[0];
-    assert_eq!(result.trials.len(), 3);
+    assert_eq!(result.trial_log.len(), 3);
     // Passed loads are a lower bound.
     let held = result
-        .trials
+        .trial_log
         .iter()
-        .filter(|t| t.outcome == LbOutcome::Held);
+        .filter(|t| t.outcome == TrialOutcome::Pass);
     let most = held.map(|t| t.offered).reduce(f64::max);
     assert!(most.is_some() && result.limit == most, "{result:?}");
     assert_eq!(
         (result.limited_by, result.confirmed),
-        (LbLimit::Time, false)
+        (Some(LbLimit::Time), false)
     );
 }
 
@@ -505,10 +525,12 @@ fn a_trial_that_breaks_off_is_kept_and_ends_the_benchmark() {
     };
     let run = lb::run(&mut paper, &plan(""));
     assert!(matches!(run.end, BenchEnd::Broken(reason) if reason == "gone"));
-    let trials = &run.results[0].trials;
+    let trials = &run.results[0].trial_log;
     let outcomes: Vec<_> = trials.iter().map(|t| t.outcome).collect();
-    assert_eq!(outcomes, [LbOutcome::Held, LbOutcome::Held, LbOutcome::Cut]);
-    assert!(trials[2].ours.sent_frames > 0 && run.results[0].limit.is_some());
+    let (pass, cut) = (TrialOutcome::Pass, TrialOutcome::Cut);
+    assert_eq!(outcomes, [pass, pass, cut]);
+    assert!(run.results[0].incomplete);
+    assert!(counters(&trials[2]).ours.sent_frames > 0 && run.results[0].limit.is_some());
 }
 
 #[test]
@@ -520,9 +542,9 @@ fn a_link_that_was_down_voids_the_trial() {
     let run = lb::run(&mut paper, &plan(""));
     assert!(matches!(run.end, BenchEnd::Completed));
     assert_near(of(&run.results, LbMetric::OnewayPps).limit, 500_000.0);
-    let trials = &run.results[0].trials;
-    assert_eq!(trials[0].outcome, LbOutcome::Cut, "{}", trials[0].reason);
-    assert_eq!(trials[0].asked, trials[1].asked);
+    let trials = &run.results[0].trial_log;
+    assert_eq!(trials[0].outcome, TrialOutcome::Cut, "{}", trials[0].reason);
+    assert_eq!(trials[0].intended, trials[1].intended);
     // A link that never stays up is a fault.
     let mut paper = Paper {
         downs: u32::MAX,

@@ -8,13 +8,13 @@ use std::fmt::Display;
 use wb_figures::Section;
 use wb_model::{
     Report, Verdict,
-    bench::{LbResult, SuiteResult, SuiteTrial},
+    bench::{self, BalancerLimit, LbMetric, SuiteResult, SuiteTest, SuiteTrial},
     http::{self, HttpJobReport},
-    load::{self, LoadJobReport},
+    load::{self, LoadJobReport, LoadTransport},
     socket::{self, SocketJobReport},
 };
 
-use crate::{lb, sections::of_kind, suite};
+use crate::{sections::of_kind, suite};
 
 /// One record under construction. Names and values are kept in one place, so that they cannot drift apart.
 #[derive(Default)]
@@ -101,10 +101,14 @@ pub fn report(report: &Report) -> String {
             kinds.push((kind, sections(report, &of_kind(report, kind), &none)));
         }
     }
-    if report.plan.suite().is_some() || report.suite_results().next().is_some() {
+    let limits = of_kind(report, SuiteTest::Lb.name());
+    if report.plan.lb().is_some() || !limits.is_empty() {
+        let none = BalancerLimit::new(LbMetric::OnewayPps, LoadTransport::Udp);
+        let none = SuiteResult::of_balancer(none, Some(64));
+        let none = bench::section(None, &none);
+        kinds.push(("bench", sections(report, &limits, &none)));
+    } else if report.plan.suite().is_some() || !report.results.is_empty() {
         kinds.push(("bench", trials(report)));
-    } else if report.plan.procedure.is_some() {
-        kinds.push(("bench", limits(report)));
     }
     for kind in ["traffic", "devices", "capture"] {
         let mut own = of_kind(report, kind);
@@ -151,26 +155,6 @@ fn sections(report: &Report, all: &[Section<'_>], none: &Section<'_>) -> (Record
         r
     };
     (row(none), all.iter().map(row).collect())
-}
-
-/// One row for each limit of a benchmark.
-fn limits(report: &Report) -> (Record, Vec<Record>) {
-    let row = |result: Option<&LbResult>| {
-        let mut r = begin(report);
-        r.known("metric", result.map(|r| r.metric.name()));
-        r.known("size", result.and_then(|r| r.size));
-        r.known("flows", result.and_then(|r| r.flows));
-        r.known("unit", result.map(|r| &r.unit));
-        r.known("limit", result.and_then(|r| r.limit));
-        r.known("limited_by", result.map(|r| lb::limited_by(r.limited_by)));
-        r.known("confirmed", result.map(|r| r.confirmed));
-        r.known("beyond", result.and_then(|r| r.beyond));
-        r.known("l2_bps", result.and_then(|r| r.l2_bps));
-        r.known("trials", result.map(|r| r.trials.len()));
-        r
-    };
-    let rows = report.lb_results().map(|result| row(Some(result)));
-    (row(None), rows.collect())
 }
 
 /// One row for each trial of a suite, and one for each test without trials. Frames and times are those of the trial;
@@ -221,7 +205,7 @@ fn trials(report: &Report) -> (Record, Vec<Record>) {
         row
     };
     let mut rows = Vec::new();
-    for r in report.suite_results() {
+    for r in &report.results {
         match r.trial_log.as_slice() {
             [] => rows.push(row(Some(r), None)),
             log => rows.extend(log.iter().map(|t| row(Some(r), Some(t)))),

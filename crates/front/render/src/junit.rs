@@ -6,12 +6,9 @@
 
 use std::fmt::Write as _;
 
-use wb_model::{
-    Report, Verdict,
-    bench::{LbResult, SuiteResult},
-};
+use wb_model::{Report, Verdict, bench::SuiteResult};
 
-use crate::{lb, markup::escaped, suite, text};
+use crate::{markup::escaped, suite, text};
 
 /// Result of a case, with the reason if it did not pass.
 enum Came {
@@ -194,15 +191,8 @@ fn benchmarks(report: &Report) -> Vec<Cases> {
             cases: vec![case],
         }),
     };
-    for r in report.lb_results() {
-        add(r.metric.name(), of_balancer(r));
-    }
-    let outs: Vec<_> = report
-        .suite_results()
-        .map(|r| (r, figures(report, r)))
-        .collect();
-    for (r, out) in outs {
-        let name = r.test.name();
+    for r in &report.results {
+        let name = r.name();
         if !r.steps.is_empty() {
             for step in &r.steps {
                 add(name, of_step(step));
@@ -215,24 +205,11 @@ fn benchmarks(report: &Report) -> Vec<Cases> {
                 name: r.subject(),
                 seconds: r.trial_seconds,
                 came: came(report, r),
-                out,
+                out: figures(report, r),
             },
         );
     }
     suites
-}
-
-fn of_balancer(r: &LbResult) -> Case {
-    Case {
-        name: lb::title(r.metric, r.size),
-        seconds: r.trials.iter().map(|t| t.seconds).sum(),
-        came: match (&r.late, r.limit) {
-            (Some(late), _) => Came::Error(late.clone()),
-            (None, None) => Came::Failure("no tested load passed".to_owned()),
-            (None, Some(_)) => Came::Well,
-        },
-        out: format!("limit: {}; limited by: {}", lb::limit(r), lb::by(r)),
-    }
 }
 
 fn of_step(step: &wb_model::bench::ServiceStep) -> Case {
@@ -263,6 +240,7 @@ fn came(report: &Report, r: &SuiteResult) -> Came {
     };
     match &r.not_measured {
         Some(why) => Came::Skipped(why.clone()),
+        None if r.late().is_some() => Came::Error(why("the tester was late")),
         _ if r.incomplete => Came::Error(why("stopped early")),
         // If nothing arrived in any test, the run says nothing about the device.
         _ if r.has_failed() && report.verdict == Verdict::Invalid => {
@@ -279,7 +257,7 @@ fn came(report: &Report, r: &SuiteResult) -> Came {
 fn figures(report: &Report, r: &SuiteResult) -> String {
     let only = Report {
         plan: report.plan.clone(),
-        results: vec![wb_model::bench::BenchResult::Suite(Box::new(r.clone()))],
+        results: vec![r.clone()],
         ..Report::default()
     };
     suite::figures(&only)

@@ -10,7 +10,6 @@ pub mod csv;
 pub mod findings;
 pub mod json;
 pub mod junit;
-mod lb;
 pub mod linerate;
 pub mod live;
 pub mod metrics;

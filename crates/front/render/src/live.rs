@@ -1,17 +1,12 @@
 //! One line for each snapshot, for a terminal or a log.
 
 use wb_model::{
-    Phase, Snapshot,
-    bench::{BenchLive, EndedTrial},
-    counted,
-    http::HttpLive,
-    load::LoadLive,
-    socket::SocketLive,
+    Phase, Snapshot, bench::BenchLive, counted, http::HttpLive, load::LoadLive, socket::SocketLive,
 };
 
 use crate::{
     figures::{count, rate_bps, rate_pps, time_ns},
-    lb, suite,
+    suite,
 };
 
 /// Parts of a snapshot that are shown, from everything to very little.
@@ -73,21 +68,14 @@ const LAYOUTS: [Layout; 9] = {
 #[must_use]
 pub fn line(snapshot: &Snapshot, width: usize, unicode: bool) -> String {
     match &snapshot.bench {
-        Some(bench) if bench.trial == 0 => {
-            return suite::live::begins(bench).unwrap_or_else(|| lb::searched(bench));
-        }
-        Some(bench) if bench.test.is_some() => {
+        Some(bench) if bench.trial == 0 => return suite::live::begins(bench),
+        Some(bench) => {
             return match &bench.ended {
-                Some(EndedTrial::Suite(trial)) => suite::live::ended(bench, trial),
-                _ => tried(snapshot, bench, width),
+                Some(trial) => suite::live::ended(bench, trial),
+                None => tried(snapshot, bench, width),
             };
         }
-        Some(BenchLive {
-            metric: Some(metric),
-            ended: Some(EndedTrial::Lb(trial)),
-            ..
-        }) => return lb::trial(*metric, trial),
-        _ => {}
+        None => {}
     }
     let mut text = String::new();
     for layout in LAYOUTS {
@@ -100,7 +88,7 @@ pub fn line(snapshot: &Snapshot, width: usize, unicode: bool) -> String {
     cut.trim_end().to_owned()
 }
 
-/// A running trial of a suite: its load, the interval that contains the result, and the remaining time.
+/// A running trial of a benchmark: its load, the interval that contains the result, and the remaining time.
 fn tried(s: &Snapshot, bench: &BenchLive, width: usize) -> String {
     let mut parts = vec![format!("{:>5} s", tenths(s.elapsed_ns))];
     parts.extend(suite::live::running(bench));

@@ -20,7 +20,7 @@ use wb_counters::stat_document::StatDocument;
 use wb_figures::{Kind, Section};
 use wb_model::{
     Phase, Report, Snapshot,
-    bench::SuiteTest,
+    bench::is_test,
     timeline::{Distribution, Timeline},
 };
 
@@ -444,25 +444,13 @@ impl Families {
                 1.0,
             );
         }
-        for result in report.lb_results() {
-            let mut labels = vec![("unit".to_owned(), result.unit.clone())];
-            if let Ok(Value::String(metric)) = serde_json::to_value(result.metric) {
-                labels.push(("metric".to_owned(), metric));
-            }
-            labels.extend(
-                result
-                    .size
-                    .map(|size| ("size".to_owned(), size.to_string())),
-            );
-            if let Some(limit) = result.limit {
-                self.put("bench_limit", "found by a benchmark", labels, false, limit);
-            }
-        }
-        for result in report.suite_results() {
-            let mut labels = vec![
-                ("test".to_owned(), result.test.name().to_owned()),
-                ("unit".to_owned(), result.unit.clone()),
-            ];
+        for result in &report.results {
+            let unit = ("unit".to_owned(), result.unit.clone());
+            let name = |of: &str| (of.to_owned(), result.name().to_owned());
+            let mut labels = match result.balancer {
+                Some(_) => vec![unit, name("metric")],
+                None => vec![name("test"), unit],
+            };
             let burst = result.burst.as_ref().map(|burst| burst.frames.to_string());
             for (name, value) in [
                 ("size", Some(&result.size)),
@@ -489,7 +477,7 @@ impl Families {
         // Sums over jobs must not count their total, too.
         let is_job = |section: &Section<'_>| !section.is_total || report.jobs.is_empty();
         for section in report.sections().into_iter().filter(is_job) {
-            let is_bench = section.kind.parse::<SuiteTest>().is_ok();
+            let is_bench = is_test(section.kind);
             let kind = match is_bench {
                 true => format!("bench_{}", section.kind),
                 false => section.kind.to_owned(),

@@ -67,7 +67,7 @@ pub(crate) fn main_figures(report: &Report) -> Vec<Main> {
 /// The main figure of each result of a suite, test by test: `throughput 64 B 2,976,190 fps, 128 B none passed`.
 fn results(report: &Report) -> Vec<Main> {
     let mut list: Vec<Main> = Vec::new();
-    for r in report.suite_results() {
+    for r in &report.results {
         let section = bench::section(None, r);
         let Some(own) = section.figures.iter().find(|f| f.def.leads) else {
             continue;
@@ -80,13 +80,14 @@ fn results(report: &Report) -> Vec<Main> {
                 format!("at least {}", shown(own.unit, &own.value))
             }
             (None, Some(_)) => shown(own.unit, &own.value),
+            (None, None) if r.late().is_some() => "no result".to_owned(),
             (None, None) if r.test.finds_limit() => r.limiter().to_owned(),
             (None, None) => "unknown".to_owned(),
         };
         let lead = Lead {
             label: section.job.to_string(),
             value,
-            is_bad: r.has_failed(),
+            is_bad: r.has_failed() && r.late().is_none(),
         };
         match list.iter_mut().find(|main| main.job == section.kind) {
             Some(main) => main.leads.push(lead),

@@ -18,11 +18,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use wb_bench::{Bench, BenchEnd, CutReason, DeviceReading, PlanRun, Trigger, lb, suite};
+use wb_bench::{Bench, BenchEnd, BenchRun, CutReason, DeviceReading, PlanRun, Trigger, lb, suite};
 use wb_machine::{clock::monotonic_ns, descriptors::keep_limit};
 use wb_model::{
     JobKind, Lateness, LatenessReport, Phase, Plan, PortPlan, Snapshot,
-    bench::{BenchLive, BenchResult},
+    bench::{BenchLive, SuiteResult},
     plan::Procedure,
     report::PortReport,
     timeline::Row,
@@ -308,41 +308,25 @@ pub(crate) struct Benchmark {
 
 /// Results that the worker leaves.
 struct BenchOutcome {
-    results: Vec<BenchResult>,
+    results: Vec<SuiteResult>,
     end: BenchEnd<StartError>,
     warnings: BTreeSet<String>,
     ports: Vec<PortReport>,
 }
 
 /// Makes all trials of the plan's procedure.
-fn carry_out(ports: &mut Ports) -> (Vec<BenchResult>, Vec<String>, BenchEnd<StartError>) {
+fn carry_out(ports: &mut Ports) -> BenchRun<StartError> {
     let plan = ports.base.clone();
     match &plan.procedure {
-        Some(Procedure::Lb(lb)) => {
-            let run = lb::run(ports, lb);
-            let results = run.results.into_iter().map(Box::new);
-            (
-                results.map(BenchResult::Lb).collect(),
-                run.warnings,
-                run.end,
-            )
-        }
-        _ => {
-            let run = suite::run(ports, &plan);
-            let results = run.results.into_iter().map(Box::new);
-            let results = results.map(BenchResult::Suite).collect();
-            (results, run.warnings, run.end)
-        }
+        Some(Procedure::Lb(lb)) => lb::run(ports, lb),
+        _ => suite::run(ports, &plan),
     }
 }
 
 /// Returns the merged lateness of all trials.
-fn lateness_of(results: &[BenchResult]) -> Lateness {
-    let trials = results.iter().flat_map(|result| match result {
-        BenchResult::Lb(lb) => lb.trials.iter().map(|t| t.lateness).collect::<Vec<_>>(),
-        BenchResult::Suite(suite) => suite.trial_log.iter().map(|t| t.lateness).collect(),
-    });
-    trials.fold(Lateness::default(), |sum, late| sum.plus(&late))
+fn lateness_of(results: &[SuiteResult]) -> Lateness {
+    let trials = results.iter().flat_map(|result| &result.trial_log);
+    trials.fold(Lateness::default(), |sum, trial| sum.plus(&trial.lateness))
 }
 
 impl Benchmark {
@@ -415,13 +399,13 @@ impl Engine for Benchmark {
             live: None,
         };
         let work = move || {
-            let (results, warnings, end) = carry_out(&mut ports);
-            let mut all = ports.warnings;
-            all.extend(warnings);
+            let run = carry_out(&mut ports);
+            let mut warnings = ports.warnings;
+            warnings.extend(run.warnings);
             BenchOutcome {
-                results,
-                end,
-                warnings: all,
+                results: run.results,
+                end: run.end,
+                warnings,
                 ports: ports.ports,
             }
         };
@@ -538,7 +522,7 @@ impl Engine for Benchmark {
 
 #[cfg(test)]
 mod tests {
-    use wb_model::bench::{Quantity, SuiteResult, SuiteTest, SuiteTrial};
+    use wb_model::bench::{Quantity, SuiteTest, SuiteTrial};
 
     use super::*;
 
@@ -590,7 +574,7 @@ mod tests {
         let suite = |trials| {
             let mut result = SuiteResult::new(SuiteTest::Throughput, Quantity::Frames);
             result.trial_log = trials;
-            BenchResult::Suite(Box::new(result))
+            result
         };
         // The suite has two sizes.
         let results = [

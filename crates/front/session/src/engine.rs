@@ -4,7 +4,7 @@ use std::{any::Any, collections::BTreeMap, os::fd::BorrowedFd, sync::Arc};
 
 use wb_model::{
     JobKind, Lateness, LatenessReport, LimitedBy, Snapshot, Summary, Totals,
-    bench::{BenchResult, ProbeReport},
+    bench::{ProbeReport, SuiteResult},
     http::HttpReport,
     load::LoadReport,
     report::{
@@ -168,7 +168,7 @@ pub(crate) struct Settled {
     pub(crate) http: Option<HttpReport>,
     pub(crate) socket: Option<SocketReport>,
     pub(crate) probes: Vec<ProbeReport>,
-    pub(crate) results: Vec<BenchResult>,
+    pub(crate) results: Vec<SuiteResult>,
     pub(crate) distributions: Vec<NamedHistogram>,
     /// Criteria that judge the engine, with their results.
     pub(crate) criteria: Vec<CriterionReport>,

@@ -391,31 +391,7 @@ impl Screen {
     }
 
     fn search(&self, bench: &BenchLive) -> Section {
-        if bench.test.is_some() {
-            return suite::section(bench, self.largest, &self.trials, self.about.unicode);
-        }
-        let name = match (bench.metric, bench.test) {
-            (Some(metric), _) => metric.name(),
-            (None, Some(test)) => test.name(),
-            (None, None) => "search",
-        };
-        let what = match &bench.size {
-            Some(size) => format!("{name}, frames of {size} B"),
-            None => name.to_owned(),
-        };
-        let trial = match (bench.trial, &bench.ended) {
-            (0, _) => "starting".to_owned(),
-            (n, None) => format!("trial {n} running"),
-            (n, Some(_)) => format!("trial {n} ended"),
-        };
-        let mut rows = vec![Row::Text(format!("{what}: {trial}"), Tone::Plain)];
-        let last = self.trials.len().saturating_sub(5);
-        rows.extend(
-            self.trials[last..]
-                .iter()
-                .map(|(line, _)| Row::Short(line.trim().to_owned(), Tone::Plain)),
-        );
-        Section::new("Search", rows)
+        suite::section(bench, self.largest, &self.trials, self.about.unicode)
     }
 
     fn search_log(&self, most: usize) -> Vec<Section> {

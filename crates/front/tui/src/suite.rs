@@ -1,6 +1,6 @@
-//! A running suite of tests: the current trial, and the interval that contains the result.
+//! A running benchmark: the current trial, and the interval that contains the result.
 
-use wb_model::bench::{BenchLive, EndedTrial, SuiteTrial, TrialOutcome};
+use wb_model::bench::{BenchLive, SuiteTrial, TrialOutcome};
 use wb_render::suite::{self, live};
 
 use crate::{Row, Section, Tone};
@@ -14,22 +14,18 @@ const LAST: usize = 5;
 pub(crate) fn tone(bench: &BenchLive) -> Tone {
     match &bench.ended {
         None => Tone::Warn,
-        Some(EndedTrial::Suite(trial)) => match trial.outcome {
+        Some(trial) => match trial.outcome {
             TrialOutcome::Pass => Tone::Good,
             TrialOutcome::Fail => Tone::Bad,
             TrialOutcome::Measured => Tone::Plain,
             _ => Tone::Warn,
         },
-        Some(EndedTrial::Lb(_)) => Tone::Plain,
     }
 }
 
 /// The largest load in a snapshot.
 pub(crate) fn largest(bench: &BenchLive) -> f64 {
-    let ended = bench.ended.as_ref().and_then(|ended| match ended {
-        EndedTrial::Suite(trial) => Some(trial.intended),
-        EndedTrial::Lb(_) => None,
-    });
+    let ended = bench.ended.as_ref().map(|trial| trial.intended);
     let known = [bench.load, bench.low, bench.high, ended];
     let finite = known.into_iter().flatten().filter(|n| n.is_finite());
     finite.fold(0.0, f64::max)
@@ -68,7 +64,7 @@ pub(crate) fn section(
             .trim_end()
             .to_owned()
     };
-    let what = live::begins(bench).unwrap_or_default();
+    let what = live::begins(bench);
     let purpose = bench.step.as_deref();
     let purpose = purpose.unwrap_or(bench.purpose.map_or("", suite::purpose));
     let trial = match (bench.trial, &bench.ended) {
@@ -92,10 +88,7 @@ pub(crate) fn section(
             .left_ns
             .map(|ns| Row::of("time left", [format!("~{}", live::left(ns))])),
     );
-    rows.extend(bench.ended.as_ref().and_then(|ended| match ended {
-        EndedTrial::Suite(trial) => Some(counts(trial)),
-        EndedTrial::Lb(_) => None,
-    }));
+    rows.extend(bench.ended.as_ref().map(|trial| counts(trial)));
     // Trials of this test: titles are not indented.
     let own = trials
         .iter()

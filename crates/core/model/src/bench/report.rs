@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{EndedTrial, LbMetric, SuiteTest, TrialPurpose};
+use super::{EndedTrial, LbMetric, SuiteTest, SuiteTrial, TrialPurpose, trial_form};
 use crate::{lateness::Lateness, load::LoadTransport};
 
 /// Progress of a running benchmark.
@@ -28,13 +28,13 @@ pub struct BenchLive {
     pub step: Option<String>,
     /// Number of the trial that runs or has just ended, from 1 in each search; 0 before the first.
     pub trial: u32,
-    /// Purpose of the trial, of a suite.
+    /// Purpose of the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purpose: Option<TrialPurpose>,
     /// Load of the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<f64>,
-    /// Unit of the load: `fps`, `cps`, `connections`, `rps`; for bursts `frames`.
+    /// Unit of the load: `fps`, `cps`, `connections`, `rps`; for bursts `frames`; for frames of a load balancer `pps`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub unit: String,
     /// Highest load that has passed so far.
@@ -47,11 +47,12 @@ pub struct BenchLive {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_ns: Option<u64>,
     /// Trial that has just ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended: Option<EndedTrial>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "trial_form")]
+    #[schemars(with = "Option<EndedTrial>")]
+    pub ended: Option<Box<SuiteTrial>>,
 }
 
-/// Result of one metric.
+/// Limit of a load balancer for one metric, in its JSON form.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LbResult {
     /// Metric.
@@ -129,7 +130,7 @@ pub enum LbOutcome {
     Cut,
 }
 
-/// Result of one trial.
+/// One trial, in its JSON form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LbTrial {
     /// Purpose of the trial.

@@ -17,6 +17,7 @@ use crate::{
 mod b2b;
 mod impact;
 mod latency;
+mod lb;
 mod loss;
 mod mfr;
 mod ndr;
@@ -37,7 +38,7 @@ pub use self::{
     ndr::{GoalPlan, MlrLoad, MlrResult},
     recovery::{RecoveryResult, RecoveryTest},
     reset::{ResetResult, ResetTest},
-    section::{in_bursts, section, sections, size_text},
+    section::{in_bursts, is_test, section, sections, size_text},
     soak::SoakTest,
     test::{SuiteTest, TestDef},
     y1564::{Service, ServiceResult, ServiceStep},

@@ -6,13 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BurstResult, FilterCondition, ImpactRow, LatencyRow, LbLimit, LbResult, LbTrial, LossRow,
-    MfrResult, MlrResult, Quantity, RecoveryResult, ResetResult, ServiceResult, ServiceStep,
-    SuiteTest,
+    BalancerLimit, BalancerTrial, BurstResult, FilterCondition, ImpactRow, LatencyRow, LbLimit,
+    LbResult, LbTrial, LossRow, MfrResult, MlrResult, Quantity, RecoveryResult, ResetResult,
+    ServiceResult, ServiceStep, SuiteTest,
 };
 use crate::{criteria::Criterion, lateness::Lateness, report::Summary};
 
-/// Result of a benchmark.
+/// Result of a benchmark, in its JSON form.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum BenchResult {
@@ -22,7 +22,7 @@ pub enum BenchResult {
     Suite(Box<SuiteResult>),
 }
 
-/// Trial that has just ended.
+/// Trial that has just ended, in its JSON form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum EndedTrial {
@@ -152,6 +152,9 @@ pub struct SuiteResult {
     pub notes: Vec<String>,
     /// All trials, in order.
     pub trial_log: Vec<SuiteTrial>,
+    /// Limit of a load balancer: the rest of the result, which has another form in JSON.
+    #[serde(skip)]
+    pub balancer: Option<Box<BalancerLimit>>,
 }
 
 impl SuiteResult {
@@ -202,7 +205,23 @@ impl SuiteResult {
             routing_updates: None,
             notes: Vec::new(),
             trial_log: Vec::new(),
+            balancer: None,
         }
+    }
+
+    /// Name of the test, or of the metric of a load balancer.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match &self.balancer {
+            Some(own) => own.metric.name(),
+            None => self.test.name(),
+        }
+    }
+
+    /// Reason why the search has no result: the tester was late in every repetition of a trial.
+    #[must_use]
+    pub fn late(&self) -> Option<&str> {
+        self.balancer.as_ref()?.late.as_deref()
     }
 
     /// Returns the number of frames sent through the device, and the number that arrived or were dropped by the
@@ -212,7 +231,11 @@ impl SuiteResult {
         let trials = self.trial_log.iter();
         let through = trials.filter(|trial| trial.purpose != TrialPurpose::Ceiling);
         through.fold((0, 0), |(sent, arrived), trial| {
-            (sent + trial.tx, arrived + trial.rx + trial.nic_drops)
+            let (tx, rx) = match &trial.balancer {
+                Some(own) => (own.ours.sent_frames, own.ours.received_frames),
+                None => (trial.tx, trial.rx),
+            };
+            (sent + tx, arrived + rx + trial.nic_drops)
         })
     }
 
@@ -444,9 +467,51 @@ pub struct SuiteTrial {
     /// Further warnings about the trial.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// Trial of a load balancer: all counters. Such a trial has another form in JSON.
+    #[serde(skip)]
+    pub balancer: Option<Box<BalancerTrial>>,
 }
 
 impl SuiteTrial {
+    /// Creates a trial without counters, with its intended load and its duration in seconds.
+    #[must_use]
+    pub fn new(purpose: TrialPurpose, intended: f64, duration_s: f64) -> Self {
+        Self {
+            trial: 0,
+            purpose,
+            step: String::new(),
+            size: String::new(),
+            intended,
+            intended_pct: None,
+            offered: 0.0,
+            forwarded: 0.0,
+            duration_s,
+            tx: 0,
+            rx: 0,
+            lost: 0,
+            loss_ratio: 0.0,
+            dup: 0,
+            ooo: 0,
+            foreign: 0,
+            unsent: 0,
+            nic_drops: 0,
+            latency_ns: Summary::default(),
+            ipdv_ns: Summary::default(),
+            pdv_ns: Summary::default(),
+            longest_silence_ns: None,
+            families: Vec::new(),
+            outcome: TrialOutcome::Pass,
+            reason: String::new(),
+            rose: BTreeMap::new(),
+            management: None,
+            routing_updates: None,
+            beside: Vec::new(),
+            lateness: Lateness::default(),
+            warnings: Vec::new(),
+            balancer: None,
+        }
+    }
+
     /// Minimum number of frames that the device lost: lost frames less the drops of the tester's own ports.
     #[must_use]
     pub const fn lost_by_device(&self) -> u64 {

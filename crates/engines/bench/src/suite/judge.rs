@@ -13,6 +13,7 @@ use wb_model::{
 
 use super::{
     availability::stream_availability,
+    lb::LbTrials,
     modifiers::{bursts, management, put_by_us, routing},
     shape::{TargetJob, TrialAmount, TrialShape, direction_count, directions_before},
 };
@@ -97,12 +98,20 @@ fn jobs_of(report: &Report, n: usize) -> Vec<&JobReport> {
 }
 
 fn load_job(report: &Report, n: usize) -> Option<&LoadJobReport> {
-    let name = &report.plan.loads.get(n)?.name;
-    let load = report.load.as_ref()?;
-    load.jobs.iter().find(|job| job.name == *name)
+    load_named(report, &report.plan.loads.get(n)?.name)
 }
 
-fn steady_phase(job: &LoadJobReport) -> Option<&LoadPhaseReport> {
+/// Report of a load with this name.
+pub(super) fn load_named<'a>(report: &'a Report, name: &str) -> Option<&'a LoadJobReport> {
+    report
+        .load
+        .as_ref()?
+        .jobs
+        .iter()
+        .find(|job| job.name == name)
+}
+
+pub(super) fn steady_phase(job: &LoadJobReport) -> Option<&LoadPhaseReport> {
     job.phases.iter().find(|p| p.phase == "steady")
 }
 
@@ -114,9 +123,14 @@ pub(super) fn judge_trial(
     shape: &TrialShape,
     goal: f64,
     parts: &[StreamPart],
+    lb: Option<&LbTrials<'_>>,
 ) -> JudgedTrial {
     let report = &ran.report;
     let is_cut = ran.cut.is_some();
+    if let Some(lb) = lb {
+        let judged = lb.judge(report, &ran.readings, shape);
+        return with_the_run(ran, target, shape, goal, judged, Some(lb));
+    }
     let judged = match target {
         TargetJob::Traffic(n) => {
             let mut judged = judge_frames(report, jobs_of(report, n), shape, goal, is_cut);
@@ -127,7 +141,7 @@ pub(super) fn judge_trial(
         TargetJob::Load(n) => judge_connections(report, of, n, shape, goal),
         TargetJob::Http(n) => judge_requests(report, n, shape, goal),
     };
-    with_the_run(ran, target, shape, goal, judged)
+    with_the_run(ran, target, shape, goal, judged, None)
 }
 
 /// Adds properties of the whole run: lateness, links, other jobs, an early end.
@@ -137,16 +151,19 @@ fn with_the_run(
     shape: &TrialShape,
     goal: f64,
     mut judged: JudgedTrial,
+    lb: Option<&LbTrials<'_>>,
 ) -> JudgedTrial {
     let report = &ran.report;
     let trial = &mut judged.trial;
     trial.lateness = report.lateness.all;
     trial.warnings.clone_from(&report.warnings);
-    trial.rose = counter_increases(ran);
+    if lb.is_none() {
+        trial.rose = counter_increases(ran);
+    }
     trial.management = management::read(report);
     trial.routing_updates = routing::read(report);
     judge_other_jobs(report, target, trial, goal);
-    void_if_late(report, target, shape, goal, trial);
+    void_if_late(report, target, shape, goal, trial, lb);
     judged.link_down = link_down(report);
     let wires = report.ports.iter().filter(|p| !p.speed_nominal);
     judged.line_bps = wires.filter_map(|p| p.speed_bps).min();
@@ -199,7 +216,7 @@ fn judge_parts(
             .map(|way| stream_availability(&report.timeline, way, &part.streams));
         let each: Option<Vec<f64>> = each.collect();
         one.availability = each.and_then(|each| each.into_iter().reduce(f64::min));
-        with_the_run(ran, TargetJob::Services(jobs), &shape, part.goal, one)
+        with_the_run(ran, TargetJob::Services(jobs), &shape, part.goal, one, None)
     });
     let each: Vec<JudgedTrial> = each.collect();
     let all = (0..jobs).flat_map(|n| jobs_of(report, n)).collect();
@@ -275,48 +292,16 @@ fn streams_of(report: &Report, way: &JobReport, part: &StreamPart) -> JobReport 
     }
 }
 
-fn empty_trial(shape: &TrialShape) -> SuiteTrial {
+pub(super) fn empty_trial(shape: &TrialShape) -> SuiteTrial {
     let intended = match shape.amount {
         TrialAmount::Load(load) => load,
         TrialAmount::Most => 0.0,
         TrialAmount::Burst(frames) => frames as f64,
     };
-    SuiteTrial {
-        trial: 0,
-        purpose: shape.purpose,
-        step: String::new(),
-        size: String::new(),
-        intended,
-        intended_pct: None,
-        offered: 0.0,
-        forwarded: 0.0,
-        duration_s: shape.duration.as_secs_f64(),
-        tx: 0,
-        rx: 0,
-        lost: 0,
-        loss_ratio: 0.0,
-        dup: 0,
-        ooo: 0,
-        foreign: 0,
-        unsent: 0,
-        nic_drops: 0,
-        latency_ns: Default::default(),
-        ipdv_ns: Default::default(),
-        pdv_ns: Default::default(),
-        longest_silence_ns: None,
-        families: Vec::new(),
-        outcome: TrialOutcome::Pass,
-        reason: String::new(),
-        rose: BTreeMap::new(),
-        management: None,
-        routing_updates: None,
-        beside: Vec::new(),
-        lateness: Default::default(),
-        warnings: Vec::new(),
-    }
+    SuiteTrial::new(shape.purpose, intended, shape.duration.as_secs_f64())
 }
 
-fn judged_without_extras(trial: SuiteTrial) -> JudgedTrial {
+pub(super) fn judged_without_extras(trial: SuiteTrial) -> JudgedTrial {
     JudgedTrial {
         through: trial.forwarded,
         trial,
@@ -757,10 +742,18 @@ fn void_if_late(
     shape: &TrialShape,
     goal: f64,
     trial: &mut SuiteTrial,
+    lb: Option<&LbTrials<'_>>,
 ) {
     let lateness = &report.lateness.all;
     let is_of_frames = matches!(target, TargetJob::Traffic(_) | TargetJob::Services(_));
     let borne = goal * trial.tx as f64;
+    if let Some(lb) = lb {
+        let charge = lb.charge(shape, trial);
+        if let Some(reason) = charge.and_then(|charge| judge_lateness(lateness, &charge)) {
+            (trial.outcome, trial.reason) = (TrialOutcome::Late, reason);
+        }
+        return;
+    }
     let charge = match trial.outcome {
         // Bursts delayed by a stall merge, and no gap remains between them.
         TrialOutcome::Fail if bursts::may_have_joined(shape, lateness, trial.lost) => {
@@ -859,8 +852,9 @@ fn link_down(report: &Report) -> Option<String> {
         return Some(port.locator.clone());
     }
     let mut jobs = report.load.iter().flat_map(|load| &load.jobs);
-    jobs.find(|job| job.link_downs > 0)
-        .map(|job| job.port.clone())
+    let name = &jobs.find(|job| job.link_downs > 0)?.port;
+    let port = report.ports.iter().find(|port| port.name == *name);
+    Some(port.map_or(name, |port| &port.locator).clone())
 }
 
 /// Counter increases: those of the device, and those of the tester's ports that indicate problems.

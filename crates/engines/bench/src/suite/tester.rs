@@ -5,8 +5,8 @@ use std::{borrow::Cow, collections::BTreeSet, time::Duration};
 use wb_model::{
     Plan, PortPlan,
     bench::{
-        BenchLive, EndedTrial, SuitePlan, SuiteResult, SuiteTest, SuiteTrial, TestSize,
-        TrialOutcome, TrialPurpose,
+        BenchLive, SuitePlan, SuiteResult, SuiteTest, SuiteTrial, TestSize, TrialOutcome,
+        TrialPurpose,
     },
 };
 use wb_search::{LoadOutcome, Measurer, Purpose, Trial, TrialRequest};
@@ -14,6 +14,7 @@ use wb_search::{LoadOutcome, Measurer, Purpose, Trial, TrialRequest};
 use super::{
     SuiteStop, TestCase,
     judge::{self, JudgedTrial, StreamPart},
+    lb::LbTrials,
     modifiers::{bursts, routing},
     shape::{self, TargetJob, TrialAmount, TrialShape},
 };
@@ -90,6 +91,8 @@ pub(super) struct Tester<'a, B: Bench> {
     overhead: Duration,
     /// Time for the rest, reported with each trial.
     pub(super) left: RemainingWork,
+    /// Plans and judgement of trials of a load balancer.
+    pub(super) lb: Option<LbTrials<'a>>,
 }
 
 /// Returns true if a trial has its full length.
@@ -143,6 +146,7 @@ impl<'a, B: Bench> Tester<'a, B> {
             ceiling: None,
             overhead: OVERHEAD,
             left: RemainingWork::default(),
+            lb: None,
         }
     }
 
@@ -154,7 +158,7 @@ impl<'a, B: Bench> Tester<'a, B> {
         purpose: TrialPurpose,
     ) -> TrialShape {
         let times = &self.suite.times;
-        TrialShape {
+        let shape = TrialShape {
             amount,
             duration,
             ramp: match amount {
@@ -165,6 +169,10 @@ impl<'a, B: Bench> Tester<'a, B> {
             before: None,
             burst: self.burst,
             purpose,
+        };
+        match &self.lb {
+            Some(lb) => lb.fit(shape),
+            None => shape,
         }
     }
 
@@ -176,11 +184,16 @@ impl<'a, B: Bench> Tester<'a, B> {
 
     fn live_state(&self) -> BenchLive {
         BenchLive {
-            test: Some(self.test),
+            test: Some(self.test).filter(|_| self.lb.is_none()),
+            metric: self.lb.as_ref().map(LbTrials::metric),
             size: Some(self.name.clone()).filter(|name| !name.is_empty()),
             burst: self.burst,
             step: Some(self.step.clone()).filter(|step| !step.is_empty()),
-            unit: self.test.trial_unit(self.suite.of).to_owned(),
+            unit: match &self.lb {
+                Some(lb) => lb.metric().load_unit(),
+                None => self.test.trial_unit(self.suite.of),
+            }
+            .to_owned(),
             low: self.low,
             high: self.high,
             ..BenchLive::default()
@@ -231,6 +244,15 @@ impl<'a, B: Bench> Tester<'a, B> {
         Ok(())
     }
 
+    fn trial_plan(&mut self, shape: &TrialShape, number: u32) -> Plan {
+        if let Some(lb) = &mut self.lb {
+            return lb.trial_plan(shape, self.bench.now_ns());
+        }
+        let mut plan = shape::trial_plan(&self.base, self.suite, self.target, self.size, shape);
+        routing::take_turns(&mut plan, number);
+        plan
+    }
+
     /// Makes one run and evaluates it.
     fn run(
         &mut self,
@@ -240,10 +262,16 @@ impl<'a, B: Bench> Tester<'a, B> {
         if !self.log.is_empty() {
             self.bench.wait_for(self.suite.times.settle.0);
         }
+        if let (Some(lb), Some(last)) = (&self.lb, self.log.last()) {
+            lb.wait(self.bench, last);
+        }
         if self.bench.is_stopped() {
             return Err(SuiteStop::Interrupted);
         }
-        self.await_links()?;
+        // If a port of the first trial has no link, preparing the trial says what to do.
+        if self.lb.is_none() || !self.log.is_empty() {
+            self.await_links()?;
+        }
         let number = u32::try_from(self.log.len()).unwrap_or(u32::MAX) + 1;
         let live = BenchLive {
             trial: number,
@@ -253,16 +281,18 @@ impl<'a, B: Bench> Tester<'a, B> {
                 TrialAmount::Burst(frames) => Some(frames as f64),
                 TrialAmount::Most => None,
             },
-            left_ns: Some(self.left_ns(shape.whole_duration())),
+            left_ns: match self.lb {
+                Some(_) => None,
+                None => Some(self.left_ns(shape.whole_duration())),
+            },
             ..self.live_state()
         };
         self.bench.report_progress(live.clone());
-        let began = self.bench.now_ns();
+        let plan = self.trial_plan(shape, number);
+        let mut began = self.bench.now_ns();
         let mut again = 0;
         let ran = loop {
-            let mut plan = shape::trial_plan(&self.base, self.suite, self.target, self.size, shape);
-            routing::take_turns(&mut plan, number);
-            match self.bench.run(plan, trigger) {
+            match self.bench.run(plan.clone(), trigger) {
                 Ok(ran) => break ran,
                 Err(error) if self.log.is_empty() || again == PREPARED_AGAIN => {
                     return Err(SuiteStop::Failed(error));
@@ -274,6 +304,7 @@ impl<'a, B: Bench> Tester<'a, B> {
                         return Err(SuiteStop::Interrupted);
                     }
                     self.await_links()?;
+                    began = self.bench.now_ns();
                 }
             }
         };
@@ -286,6 +317,7 @@ impl<'a, B: Bench> Tester<'a, B> {
             shape,
             self.goal,
             &self.parts,
+            self.lb.as_ref(),
         );
         if let Some(misfire) = &ran.misfire {
             judged.misfired = true;
@@ -312,7 +344,7 @@ impl<'a, B: Bench> Tester<'a, B> {
             told.outcome = TrialOutcome::Measured;
         }
         self.bench.report_progress(BenchLive {
-            ended: Some(EndedTrial::Suite(Box::new(told.clone()))),
+            ended: Some(Box::new(told.clone())),
             low: self.low,
             high: self.high,
             ..live
@@ -407,6 +439,8 @@ impl<'a, B: Bench> Tester<'a, B> {
                     late < most_late
                 }
                 TrialOutcome::NotOffered if self.is_beyond_ceiling(&judged.trial) => false,
+                // Balancers: a receiver that is too slow is a permanent limit unless it was late.
+                TrialOutcome::NotRead if self.lb.is_some() => false,
                 // Once may be an accident of the tester, twice is its limit.
                 TrialOutcome::NotOffered | TrialOutcome::NotRead => {
                     unoffered += 1;
@@ -422,17 +456,32 @@ impl<'a, B: Bench> Tester<'a, B> {
                     true
                 }
             };
-            if !again {
-                return Ok(judged);
+            let is_cut = judged.trial.outcome == TrialOutcome::Cut;
+            let is_late = self.lb.is_some() && !self.has_time(shape);
+            match (again, is_late) {
+                (true, false) => {}
+                (true, true) if is_cut => return Err(SuiteStop::Broken(judged.trial.reason)),
+                _ => return Ok(judged),
             }
         }
     }
 
     /// Returns true if there is time for one more trial of this length. The first is always made.
     fn has_time(&mut self, shape: &TrialShape) -> bool {
-        let needed =
-            u64::try_from((shape.whole_duration() + self.overhead).as_nanos()).unwrap_or(u64::MAX);
+        let mut needed = shape.whole_duration() + self.overhead;
+        // The limits of a load balancer share one time budget, so a search leaves enough for its confirmation.
+        if self.lb.is_some() && shape.purpose == TrialPurpose::Search {
+            let last = self.suite.times.trial.0;
+            let last = self.trial_shape(shape.amount, last, TrialPurpose::Confirm);
+            needed += last.whole_duration() + self.overhead;
+        }
+        let needed = u64::try_from(needed.as_nanos()).unwrap_or(u64::MAX);
         self.log.is_empty() || self.bench.now_ns().saturating_add(needed) <= self.deadline
+    }
+
+    /// Returns true if a load has passed.
+    fn has_passed(&self) -> bool {
+        self.log.iter().any(|t| t.outcome == TrialOutcome::Pass)
     }
 
     /// Adds the log to a result.
@@ -493,6 +542,10 @@ impl<B: Bench> Measurer for Tester<'_, B> {
         }
         let took = Duration::from_nanos(self.bench.now_ns().saturating_sub(began));
         let trial = &judged.trial;
+        // If the device passed a lower load, this is the tester's limit; otherwise nothing is known.
+        if self.lb.is_some() && trial.outcome == TrialOutcome::Late && !self.has_passed() {
+            return Err(SuiteStop::Late(judged.trial.reason));
+        }
         Ok(Some(Trial {
             outcome: match trial.outcome {
                 TrialOutcome::Pass | TrialOutcome::Measured => LoadOutcome::Held,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wb_bench::{BenchEnd, suite};
 use wb_model::{
     Limiter, Plan,
-    bench::{EndedTrial, LbLimit, SuiteResult, SuiteTest, TrialOutcome},
+    bench::{LbLimit, SuiteResult, SuiteTest, TrialOutcome},
 };
 
 use crate::{
@@ -397,7 +397,7 @@ fn bounds_and_the_time_left_are_told() {
         {
             left.push(ns);
         }
-        if let Some(EndedTrial::Suite(trial)) = &live.ended {
+        if let Some(trial) = &live.ended {
             match trial.outcome {
                 TrialOutcome::Pass if trial.purpose != wb_model::bench::TrialPurpose::Ceiling => {
                     low = Some(trial.intended);

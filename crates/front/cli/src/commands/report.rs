@@ -12,6 +12,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use wb_model::{
     REPORT_SCHEMA, Report, Verdict,
+    bench::Quantity,
     merge::{Part, merge},
 };
 use wb_render::report::{Document, Run, csv, document, html, markdown, svg};
@@ -232,6 +233,13 @@ fn assume(report: &mut Report, speed: u64) {
             rates.line_rate_pps = Some(speed as f64 / (bps / pps + 160.0));
         }
     }
+    let suites = report.results.iter_mut().filter(|r| r.balancer.is_none());
+    for result in suites.filter(|r| r.of == Quantity::Frames) {
+        let line = result
+            .mean_size
+            .map(|size| speed as f64 / (size * 8.0 + 160.0));
+        result.theoretical_fps = result.theoretical_fps.or(line);
+    }
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {
@@ -313,4 +321,32 @@ fn draw(document: &Document, folder: &Path) -> Result<()> {
         fs::write(folder.join(file), svg(plot)).with_context(cannot)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use wb_model::bench::{SuiteResult, SuiteTest};
+
+    use super::*;
+
+    #[test]
+    fn a_link_speed_is_the_line_rate_of_results_without_one() {
+        let result = |theoretical_fps| SuiteResult {
+            mean_size: Some(64.0),
+            theoretical_fps,
+            ..SuiteResult::new(SuiteTest::Throughput, Quantity::Frames)
+        };
+        let mut report = Report {
+            results: vec![result(None), result(Some(5.0))],
+            ..Report::default()
+        };
+        assume(&mut report, 1_000_000_000);
+        let line: Vec<u64> = report
+            .results
+            .iter()
+            .filter_map(|r| r.theoretical_fps)
+            .map(|fps| fps as u64)
+            .collect();
+        assert_eq!(line, [1_488_095, 5]);
+    }
 }

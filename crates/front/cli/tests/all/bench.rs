@@ -398,15 +398,13 @@ fn report(limit: f64, size: &str) -> Value {
     let mut report = serde_json::to_value(wb_model::Report {
         schema: wb_model::REPORT_SCHEMA.to_owned(),
         kind: "bench rfc2544".to_owned(),
-        results: vec![wb_model::bench::BenchResult::Suite(Box::new(
-            wb_model::bench::SuiteResult {
-                size: size.to_owned(),
-                limit: Some(limit),
-                beyond: Some(limit * 1.01),
-                limited_by: Some(wb_model::bench::LbLimit::Device),
-                ..wb_model::bench::SuiteResult::new(SuiteTest::Throughput, Quantity::Frames)
-            },
-        ))],
+        results: vec![wb_model::bench::SuiteResult {
+            size: size.to_owned(),
+            limit: Some(limit),
+            beyond: Some(limit * 1.01),
+            limited_by: Some(wb_model::bench::LbLimit::Device),
+            ..wb_model::bench::SuiteResult::new(SuiteTest::Throughput, Quantity::Frames)
+        }],
         ..wb_model::Report::default()
     })
     .expect("JSON");

@@ -144,12 +144,10 @@ fn printed_documents_match_their_schemas() {
     let file = folder.path().join("report.json");
     let report = serde_json::to_string(&wb_model::Report {
         schema: wb_model::REPORT_SCHEMA.to_owned(),
-        results: vec![wb_model::bench::BenchResult::Suite(Box::new(
-            wb_model::bench::SuiteResult::new(
-                wb_model::bench::SuiteTest::Throughput,
-                wb_model::bench::Quantity::Frames,
-            ),
-        ))],
+        results: vec![wb_model::bench::SuiteResult::new(
+            wb_model::bench::SuiteTest::Throughput,
+            wb_model::bench::Quantity::Frames,
+        )],
         ..wb_model::Report::default()
     });
     std::fs::write(&file, report.unwrap()).unwrap();

@@ -234,8 +234,8 @@ fn criteria_decide_the_exit_code() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("impair", &["--loss-every", "10"]);
-    // Few enough frames that even a long stall of the sender cannot lose any.
+    // A stall in which 20 frames are due can explain the loss: 100 ms.
+    let lab = Lab::alone("impair", &["--loss-every", "10"]);
     let trial = |more: &[&str], code| {
         let options = ["--rate", "200pps", "--duration", "1s"];
         lab.trial_with(&lab.a0(), &lab.b0(), &[&options, more].concat(), code)

@@ -8,7 +8,7 @@ use wb_model::{
 
 use super::{
     document::{Block, Cell, Document, Mark, Outcome, Section, Table, Tile},
-    engines, over_time, suite, times,
+    over_time, socket, suite, times,
 };
 use crate::{
     csv::verdict,
@@ -33,7 +33,6 @@ pub(super) fn document(report: &Report) -> Document {
     for kind in ["traffic", "devices"] {
         document.section(jobs(report, kind, course));
     }
-    document.section(engines::bench(report));
     for section in suite::sections(report) {
         document.section(section);
     }
@@ -54,8 +53,8 @@ pub(super) fn document(report: &Report) -> Document {
 /// All jobs of one kind.
 fn jobs(report: &Report, kind: &str, course: Option<&over_time::Course<'_>>) -> Section {
     let mut section = sections::document::section(&sections::of_kind(report, kind), course);
-    if let Some(socket) = report.socket.as_ref().filter(|_| kind == "socket") {
-        section.plot(engines::compared(&socket.jobs));
+    if let Some(tests) = report.socket.as_ref().filter(|_| kind == "socket") {
+        section.plot(socket::compared(&tests.jobs));
     }
     section
 }

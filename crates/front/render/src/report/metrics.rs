@@ -68,16 +68,6 @@ pub(super) fn metrics(report: &Report) -> Vec<Metric> {
         let is_kind = is_only && section.parameters.is_empty();
         list.section(section, is_kind || section.is_total);
     }
-    for r in report.lb_results() {
-        list.of = crate::lb::title(r.metric, r.size);
-        let unit = match r.unit.as_str() {
-            "bps" => "bit/s",
-            "cps" => "cps",
-            "connections" => "connections",
-            _ => "pps",
-        };
-        list.add("limit", unit, r.limit, Better::Higher);
-    }
     list.of = "tester".to_owned();
     let late = &report.lateness.all;
     list.add("stalls", "stalls", Some(late.stalls as f64), Better::Lower);

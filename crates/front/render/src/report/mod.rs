@@ -6,12 +6,12 @@ mod compare;
 mod content;
 mod csv;
 mod document;
-mod engines;
 mod html;
 mod markdown;
 mod metrics;
 pub(crate) mod over_time;
 mod plot;
+mod socket;
 mod suite;
 pub(crate) mod times;
 

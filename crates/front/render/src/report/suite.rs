@@ -2,7 +2,7 @@
 
 use wb_model::{
     Report,
-    bench::{SuiteResult, TrialOutcome},
+    bench::{Quantity, SuiteResult, TrialOutcome, TrialPurpose},
 };
 
 use super::{
@@ -30,6 +30,7 @@ pub(super) fn sections(report: &Report) -> Vec<Section> {
         let title = suite::trials_of(report, r);
         if r.test.def().searches {
             trials.plot(search(&title, r));
+            trials.plot(loss(&title, r));
         }
         trials.table(suite::log_with_reasons(&title, r));
     }
@@ -64,4 +65,30 @@ fn search(title: &str, r: &SuiteResult) -> Option<Plot> {
         (1..=trials.len()).map(|i| i as f64).collect(),
         series,
     )
+}
+
+/// Loss by load, in trials that were evaluated. One load is no curve, however often it was tried.
+fn loss(title: &str, r: &SuiteResult) -> Option<Plot> {
+    let is_own = |purpose| matches!(purpose, TrialPurpose::Search | TrialPurpose::Confirm);
+    let trials = r.trial_log.iter();
+    let trials = trials.filter(|t| is_own(t.purpose) && t.outcome.is_valid());
+    let mut points: Vec<(f64, f64)> = trials.map(|t| (t.offered, 100.0 * t.loss_ratio)).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (low, high) = (points.first()?.0, points.last()?.0);
+    let is_curve = high - low >= 0.01 * high && points.iter().any(|(_, loss)| *loss > 0.0);
+    let what = match r.of {
+        Quantity::Frames => "lost frames",
+        Quantity::Cps | Quantity::Cc => "failed connections",
+        Quantity::Rps => "unanswered requests",
+    };
+    let (xs, values) = points.into_iter().map(|(x, loss)| (x, Some(loss))).unzip();
+    Plot::new(
+        &plots::file_name(&format!("loss-{title}")),
+        &format!("{title}: {what} by load"),
+        X::linear("offered load", r.trial_unit()),
+        Y::new(what, "%"),
+        xs,
+        vec![Series::line(what, values).as_form(Form::Marks)],
+    )
+    .filter(|_| is_curve)
 }

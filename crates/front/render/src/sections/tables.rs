@@ -90,20 +90,34 @@ pub(crate) fn figures(jobs: &[Job<'_>], details: bool) -> Table {
     let owners = owner_columns(jobs);
     let mut table = begin("", jobs, &owners);
     let names = shown_names(jobs, details);
-    for name in &names {
+    // The head has the unit unless jobs have different ones.
+    let common = |name: &str| {
+        let mut units = jobs
+            .iter()
+            .filter_map(|job| job.figure(name))
+            .map(|f| f.unit);
+        let first = units.next().unwrap_or(Unit::None);
+        units.all(|unit| unit == first).then_some(first)
+    };
+    let units: Vec<Option<Unit>> = names.iter().map(|name| common(name)).collect();
+    for (name, unit) in names.iter().zip(&units) {
         if let Some(figure) = jobs.iter().find_map(|job| job.figure(name)) {
-            let title = figure.title() + &figure.unit.head();
-            table.head.push((title, side(figure.def)));
+            let unit = unit.map_or_else(String::new, Unit::head);
+            table.head.push((figure.title() + &unit, side(figure.def)));
         }
     }
     for job in jobs
         .iter()
         .filter(|job| job.shown(details).next().is_some())
     {
-        let cells = names.iter().map(|name| {
+        let cells = names.iter().zip(&units).map(|(name, unit)| {
             let figure = job.figure(name);
             figure.map_or_else(Cell::default, |f| {
-                Cell::marked(cell(f.def.kind, f.unit, &f.value), mark(f.def, &f.value))
+                let text = match (unit, f.value.number()) {
+                    (None, Some(_)) => shown(f.unit, &f.value),
+                    _ => cell(f.def.kind, f.unit, &f.value),
+                };
+                Cell::marked(text, mark(f.def, &f.value))
             })
         });
         table.row(owner(job, &owners).into_iter().chain(cells));

@@ -96,7 +96,7 @@ fn network(isolated: bool) -> String {
 /// The tests with their documents, including those that ran only because another test needs their result.
 fn tests(report: &Report, plan: &SuitePlan) -> String {
     let mut all = plan.tests.clone();
-    for made in report.suite_results().map(|r| r.test) {
+    for made in report.results.iter().map(|r| r.test) {
         if !all.contains(&made) {
             all.push(made);
         }
@@ -106,7 +106,7 @@ fn tests(report: &Report, plan: &SuitePlan) -> String {
 }
 
 fn load(report: &Report, plan: &SuitePlan) -> String {
-    let both = report.suite_results().any(|r| r.directions > 1)
+    let both = report.results.iter().any(|r| r.directions > 1)
         || report.plan.traffic.iter().any(|job| job.bidir);
     let mut text = match (plan.of, both) {
         (Quantity::Frames, true) => {
@@ -130,7 +130,7 @@ fn load(report: &Report, plan: &SuitePlan) -> String {
 
 fn sizes(report: &Report, plan: &SuitePlan) -> String {
     let mut names: Vec<String> = Vec::new();
-    for name in report.suite_results().map(|r| &r.size) {
+    for name in report.results.iter().map(|r| &r.size) {
         if !name.is_empty() && !names.contains(name) {
             names.push(name.clone());
         }

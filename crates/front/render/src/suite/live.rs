@@ -1,16 +1,16 @@
 //! Running suites: a line when a test begins, while a trial runs, and when it has ended.
 
-use wb_model::bench::{BenchLive, SuiteTrial, TrialPurpose, in_bursts, size_text};
+use wb_model::bench::{
+    BenchLive, LbMetric, SuiteTest, SuiteTrial, TrialPurpose, in_bursts, size_text,
+};
 
 use wb_figures::text::load as figure;
 
 use super::{load, of_line, outcome, purpose};
 
-/// Heading of a test that begins; none outside of a suite.
+/// Heading of a search that begins.
 #[must_use]
-pub fn begins(bench: &BenchLive) -> Option<String> {
-    let test = bench.test?.def();
-    let (name, document) = (test.title, test.document);
+pub fn begins(bench: &BenchLive) -> String {
     let size = bench
         .size
         .as_deref()
@@ -19,7 +19,17 @@ pub fn begins(bench: &BenchLive) -> Option<String> {
     let size = size.map_or_else(String::new, |size| format!(", {size}"));
     let burst = bench.burst.map(|n| format!(", {}", in_bursts(n)));
     let burst = burst.unwrap_or_default();
-    Some(format!("{name}{size}{burst} ({document})"))
+    match bench.test.map(SuiteTest::def) {
+        Some(test) => format!("{}{size}{burst} ({})", test.title, test.document),
+        None => format!("{}{size}", name(bench)),
+    }
+}
+
+/// Name of the test, or of the metric of a load balancer.
+fn name(bench: &BenchLive) -> &'static str {
+    let metric = bench.metric.map(LbMetric::name);
+    let test = bench.test.map(SuiteTest::name);
+    metric.or(test).unwrap_or("search")
 }
 
 /// A trial that has ended.
@@ -67,7 +77,7 @@ pub fn left(ns: u64) -> String {
 
 /// Description of a running trial, the most important part first: parts that do not fit are dropped from the end.
 pub(crate) fn running(bench: &BenchLive) -> Vec<String> {
-    let mut what = bench.test.map_or("", |t| t.name()).to_owned();
+    let mut what = name(bench).to_owned();
     if let Some(own) = bench.size.as_deref().filter(|s| !s.is_empty()) {
         what.push_str(&format!(" {}", size_text(own)));
     }

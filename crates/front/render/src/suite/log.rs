@@ -19,7 +19,7 @@ fn is_of_same(a: &SuiteResult, b: &SuiteResult) -> bool {
 /// Results with trials, each log once: goals that were searched together share a log.
 pub(crate) fn with_trials(report: &Report) -> Vec<&SuiteResult> {
     let mut own: Vec<&SuiteResult> = Vec::new();
-    for r in report.suite_results().filter(|r| !r.trial_log.is_empty()) {
+    for r in report.results.iter().filter(|r| !r.trial_log.is_empty()) {
         let same = |other: &&SuiteResult| is_of_same(other, r) && other.trial_log == r.trial_log;
         if !own.iter().any(same) {
             own.push(r);
@@ -31,7 +31,8 @@ pub(crate) fn with_trials(report: &Report) -> Vec<&SuiteResult> {
 /// Name of the owner of the trials of a result: goals that were searched together are listed under the test.
 pub(crate) fn trials_of(report: &Report, r: &SuiteResult) -> String {
     let mut same = report
-        .suite_results()
+        .results
+        .iter()
         .filter(|other| is_of_same(other, r) && other.trial_log == r.trial_log);
     match (same.next(), same.next()) {
         (_, Some(_)) => SuiteResult {

@@ -55,12 +55,8 @@ pub fn report(report: &Report, options: &Options) -> String {
     sections_of(&mut page, report, "traffic", options.verbose);
     sections_of(&mut page, report, "devices", options.verbose);
     sections_of(&mut page, report, "capture", options.verbose);
-    crate::lb::section(&mut page, report);
     crate::suite::section(&mut page, report, options.verbose);
-    // With limits of a load balancer they are shown in that section.
-    if report.lb_results().next().is_none() {
-        sections_of(&mut page, report, "probe", options.verbose);
-    }
+    sections_of(&mut page, report, "probe", options.verbose);
     times::clock(&mut page, report, options.verbose);
     if options.verbose {
         if !report.workers.is_empty() {
@@ -96,7 +92,7 @@ fn summary(page: &mut Page, report: &Report) {
     let jobs = summary::main_figures(report);
     for main in &jobs {
         let name = match jobs.len() {
-            1 if report.suite_results().next().is_none() => "result",
+            1 if report.results.is_empty() => "result",
             _ => &main.job,
         };
         let leads = main.leads.iter();

@@ -90,6 +90,13 @@ fn samples() -> Vec<Sample> {
     found
 }
 
+/// The recorded reports as JSON.
+pub(crate) fn documents() -> Vec<Value> {
+    let all = samples().into_iter();
+    all.map(|sample| serde_json::from_str(&sample.json).unwrap())
+        .collect()
+}
+
 /// Runs all checks and fails at the end, so that one run shows every difference.
 fn each(mut check: impl FnMut(&Sample)) {
     let mut failed = Vec::new();

@@ -1,6 +1,7 @@
 //! Renderings through the public interface of the crate.
 
 mod charts;
+mod edited;
 mod goldens;
 mod report;
 mod samples;

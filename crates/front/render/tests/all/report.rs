@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use wb_model::{
     Report, Verdict,
-    bench::{BenchResult, LbResult, ProbeReport},
+    bench::{BenchResult, ProbeReport, SuiteResult},
     http::{HttpJobReport, HttpReport, HttpRequestReport, HttpThreadReport, HttpTlsReport},
     load::{LoadJobReport, LoadPhaseReport, LoadReport, LoadRouteReport, LoadWorkerReport},
     report::{CaptureReaderReport, CaptureReport, CriterionReport, NicReport, WorkerReport},
@@ -133,16 +133,12 @@ fn full() -> Report {
         highest: [("entries".to_owned(), 9)].into(),
         ..ProbeReport::default()
     }];
-    report.results = limits([limit("oneway-pps", 64), limit("cps", 0)]);
+    report.results = vec![limit("oneway-pps", 64), limit("cps", 0)];
     report
 }
 
-fn limits(all: impl IntoIterator<Item = LbResult>) -> Vec<BenchResult> {
-    let limits = all.into_iter().map(Box::new);
-    limits.map(BenchResult::Lb).collect()
-}
-
-fn limit(metric: &str, size: u16) -> LbResult {
+/// Limit of a load balancer, read from the form that reports have in JSON.
+fn limit(metric: &str, size: u16) -> SuiteResult {
     let trial = |asked: f64, outcome: &str, lost: u64| {
         json!({
             "purpose": "search", "asked": asked, "offered": asked, "outcome": outcome, "reason": "so", "seconds": 1.0,
@@ -154,27 +150,28 @@ fn limit(metric: &str, size: u16) -> LbResult {
             "device": {"rose": {}, "peak": {}, "beside": {}, "readings": 0, "failed_readings": 0},
         })
     };
-    serde_json::from_value(json!({
+    let form: BenchResult = serde_json::from_value(json!({
         "metric": metric, "transport": "udp", "size": (size > 0).then_some(size), "flows": 1000, "unit": "pps",
         "limit": 1000.0, "limited_by": "device", "confirmed": true, "l2_bps": 512_000.0, "beyond": 2000.0,
         "reuse_s": null, "trials": [trial(1000.0, "held", 0), trial(2000.0, "broke", 17)], "best_trial": 0,
     }))
-    .unwrap()
+    .unwrap();
+    form.into()
 }
 
 #[test]
 fn junit_has_the_words_of_the_text_report() {
     let mut none = limit("cps", 0);
-    (none.limit, none.limited_by) = (None, wb_model::bench::LbLimit::Tester);
+    (none.limit, none.limited_by) = (None, Some(wb_model::bench::LbLimit::Device));
     let report = Report {
-        results: limits([limit("cps", 0), none]),
+        results: vec![limit("cps", 0), none],
         ..Report::default()
     };
     let text = junit::report(&report);
     for words in [
-        "limit: 1,000 cps; limited by: device",
-        "<failure message=\"no tested load passed\"/>",
-        "limit: none passed; limited by: tester (lower bound)",
+        "<testsuite name=\"cps\"",
+        "<failure message=\"cps: no tested load passed\"/>",
+        "limited by",
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
@@ -193,7 +190,7 @@ fn every_part_of_a_run_has_its_place() {
         "Summary",
         "Criteria",
         "Frames",
-        "Limits",
+        "Limits of a load balancer (bench lb)",
         "Connections",
         "HTTP",
         "Socket tests",
@@ -223,7 +220,6 @@ fn every_part_of_a_run_has_its_place() {
         "Probe dut: counters",
         "oneway-pps 64 B: search by trial",
         "oneway-pps 64 B: lost frames by load",
-        "Throughput by frame size",
         "Comparison of the tests",
     ] {
         assert!(titles.iter().any(|t| t == title), "{title}: {titles:?}");
@@ -311,37 +307,6 @@ fn moments_close_together_leave_no_gap() {
     near(12, 1000.0);
 }
 
-/// RFC 2544, 26.1: throughput by frame size, with the theoretical maximum of the medium.
-#[test]
-fn throughput_by_size_stands_beside_what_the_link_carries() {
-    let mut report = full();
-    report.results = limits([limit("oneway-pps", 1518), limit("oneway-pps", 64)]);
-    for port in &mut report.ports {
-        (port.speed_bps, port.speed_nominal) = (Some(1_000_000_000), false);
-    }
-    report.ports[0].speed_bps = Some(10_000_000_000);
-    let by_size = |report: &Report| {
-        let document = document(&[run("", report.clone())]);
-        let mut plots = document.plots().cloned();
-        plots.find(|p| p.name == "throughput-by-size").unwrap()
-    };
-    let plot = by_size(&report);
-    assert_eq!(plot.series.len(), 2, "{plot:?}");
-    let most: Vec<f64> = plot.series[1].values.iter().flatten().copied().collect();
-    assert!((most[0] - 64e9 / 84.0).abs() < 1.0, "{most:?}");
-    assert!((most[1] - 1518e9 / 1538.0).abs() < 1.0, "{most:?}");
-    for port in &mut report.ports {
-        port.speed_nominal = true;
-    }
-    let plot = by_size(&report);
-    assert_eq!(plot.series.len(), 1);
-    assert!(
-        plot.note.contains("No line-rate reference"),
-        "{}",
-        plot.note
-    );
-}
-
 #[test]
 fn percentiles_are_those_of_the_distribution() {
     let mut report = samples::lossy();
@@ -396,9 +361,9 @@ fn figures_of_which_nothing_is_known_are_left_out() {
 #[test]
 fn one_load_is_no_curve() {
     let mut report = full();
-    let mut near = report.lb_results().next().unwrap().clone();
-    near.trials[1].offered = near.trials[0].offered + 1.0;
-    report.results = limits([near]);
+    let mut near = report.results[0].clone();
+    near.trial_log[1].offered = near.trial_log[0].offered + 1.0;
+    report.results = vec![near];
     let titles = titles(&report);
     assert!(titles.iter().any(|t| t.ends_with("search by trial")));
     assert!(!titles.iter().any(|t| t.ends_with("by load")), "{titles:?}");

@@ -5,8 +5,7 @@ use proptest::prelude::*;
 use wb_model::{
     Phase, Report, Snapshot, Verdict,
     bench::{
-        BenchLive, BenchResult, BurstGap, LbLimit, LossRow, Modifier, ServiceStep, SuiteResult,
-        TrialOutcome,
+        BenchLive, BurstGap, LbLimit, LossRow, Modifier, ServiceStep, SuiteResult, TrialOutcome,
     },
     plan::Procedure,
 };
@@ -303,7 +302,7 @@ fn csv_is_the_trial_log() {
     let full = samples::full();
     let text = csv::report(&full);
     assert!(text.starts_with(COLUMNS), "{text}");
-    let trials: usize = full.suite_results().map(|r| r.trial_log.len().max(1)).sum();
+    let trials: usize = full.results.iter().map(|r| r.trial_log.len().max(1)).sum();
     assert_eq!(text.lines().count(), trials + 1);
     assert!(text.contains("throughput,3,64,"));
     assert!(text.contains(",not-offered,search,"));
@@ -370,7 +369,7 @@ fn junit_tells_what_held_failed_and_was_not_measured() {
 fn junit_tells_failures_and_what_is_void_of_tests_without_a_limit() {
     let mut report = samples::full();
     let alone = |report: &mut Report, result: SuiteResult| {
-        report.results = vec![BenchResult::Suite(Box::new(result))];
+        report.results = vec![result];
         let text = junit::report(report);
         let document = roxmltree::Document::parse(&text).unwrap();
         let case = document.descendants().find(|n| n.has_tag_name("testcase"));
@@ -484,7 +483,7 @@ fn any_result() -> impl Strategy<Value = SuiteResult> {
     )
         .prop_map(|(which, size, goal, reason, limit, other, count)| {
             let all = samples::full();
-            let results: Vec<SuiteResult> = all.suite_results().cloned().collect();
+            let results: Vec<SuiteResult> = all.results.clone();
             let mut r = results[which % results.len()].clone();
             r.size = size;
             r.goal = (!goal.is_empty()).then_some(goal.clone());
@@ -533,7 +532,7 @@ proptest! {
     #[test]
     fn no_result_breaks_a_form(results in proptest::collection::vec(any_result(), 0..4), verbose: bool) {
         let mut report = samples::report(results);
-        report.reason = report.suite_results().filter_map(|r| r.goal.clone()).collect();
+        report.reason = report.results.iter().filter_map(|r| r.goal.clone()).collect();
         for line in plain(&report, verbose).lines() {
             prop_assert!(!line.contains(char::is_control), "{line:?}");
         }
@@ -558,8 +557,7 @@ fn results_come_back_from_json() {
     let report = samples::full();
     let text = wb_render::json::report(&report);
     let back: Report = serde_json::from_str(&text).unwrap();
-    let is_suite = |r: &BenchResult| matches!(r, BenchResult::Suite(_));
-    assert!(back.results.iter().all(is_suite));
+    assert!(back.results.iter().all(|r| r.balancer.is_none()));
     assert_eq!(plain(&back, true), plain(&report, true));
 }
 

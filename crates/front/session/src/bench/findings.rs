@@ -1,10 +1,10 @@
-//! Results of a benchmark for criteria and the verdict: limits of a load balancer and tests of a suite alike.
+//! Results of a benchmark for criteria and the verdict.
 
 use std::collections::BTreeSet;
 
 use wb_model::{
     Criterion, LimitedBy, Limiter, Plan, Verdict,
-    bench::{BenchResult, LbLimit, SuiteResult},
+    bench::{LbLimit, SuiteResult},
     counted,
     criteria::Bound,
     plan::Procedure,
@@ -15,87 +15,28 @@ use crate::criteria;
 
 /// One result.
 struct Finding<'a> {
-    result: &'a BenchResult,
+    result: &'a SuiteResult,
     /// Name in the verdict: `cps`, `throughput 64`.
     title: String,
-    size: &'a str,
     /// Cause of the limit; `None` if the result is not about a limit.
     limited_by: Option<LbLimit>,
-    /// Reason why the tester prevented finding a limit.
-    late: Option<&'a str>,
     /// True if the test did not show what it must show.
     failed: bool,
     /// Reason why the result says nothing about the device.
     silent: Option<&'a str>,
-    /// True if a part of the result is void because the tester could not make the trial.
-    partly_void: bool,
     /// True if the plan asks for this test; other tests run because tests need their results.
     asked: bool,
 }
 
 impl<'a> Finding<'a> {
-    fn of(result: &'a BenchResult) -> Self {
-        match result {
-            BenchResult::Lb(lb) => Self {
-                result,
-                title: lb.metric.name().to_owned(),
-                size: "",
-                limited_by: Some(lb.limited_by),
-                late: lb.late.as_deref(),
-                failed: lb.limit.is_none(),
-                silent: None,
-                partly_void: false,
-                asked: true,
-            },
-            BenchResult::Suite(suite) => Self {
-                result,
-                title: title(suite),
-                size: &suite.size,
-                limited_by: suite.limited_by.filter(|_| suite.test.finds_limit()),
-                late: None,
-                failed: suite.has_failed(),
-                silent: suite.not_measured.as_deref(),
-                partly_void: suite.is_partly_void(),
-                asked: true,
-            },
-        }
-    }
-
-    /// Returns true if the test has no result, or a void step, because conclusive trials are missing.
-    fn is_unjudged(&self) -> bool {
-        match self.result {
-            BenchResult::Suite(suite) => suite.is_unjudged(),
-            BenchResult::Lb(_) => false,
-        }
-    }
-
-    /// Returns true if the plan says what the device has to keep.
-    fn has_goals(&self) -> bool {
-        match self.result {
-            BenchResult::Suite(suite) => suite.test.def().has_services,
-            BenchResult::Lb(_) => false,
-        }
-    }
-
-    /// Known values of the parts for a criterion.
-    fn known(&self, criterion: &Criterion) -> Vec<f64> {
-        match self.result {
-            BenchResult::Suite(suite) => suite.known(criterion),
-            BenchResult::Lb(_) => Vec::new(),
-        }
-    }
-
-    /// Numbers of frames, connections or requests that were sent through the device and that came back.
-    fn carried(&self) -> (u64, u64) {
-        match self.result {
-            BenchResult::Suite(suite) => suite.carried(),
-            BenchResult::Lb(lb) => lb.trials.iter().fold((0, 0), |(sent, arrived), trial| {
-                let ours = &trial.ours;
-                (
-                    sent + ours.sent_frames,
-                    arrived + ours.received_frames + ours.tester_dropped_frames,
-                )
-            }),
+    fn of(result: &'a SuiteResult) -> Self {
+        Self {
+            result,
+            title: title(result),
+            limited_by: result.limited_by.filter(|_| result.test.finds_limit()),
+            failed: result.has_failed(),
+            silent: result.not_measured.as_deref(),
+            asked: true,
         }
     }
 
@@ -107,20 +48,15 @@ impl<'a> Finding<'a> {
 
     /// Value for a criterion; `None` if the criterion is not about this result.
     fn figure(&self, criterion: &Criterion) -> Option<Option<f64>> {
-        match self.result {
-            BenchResult::Lb(lb) => (criterion.metric == lb.metric.name()).then_some(lb.limit),
-            BenchResult::Suite(suite) => {
-                let size = criterion.job.as_ref();
-                let is_meant = size.is_none_or(|size| *size == suite.size);
-                let is_meant = is_meant && suite.is_about(&criterion.metric);
-                is_meant.then(|| suite.figure(criterion))
-            }
-        }
+        let size = criterion.job.as_ref();
+        let is_meant = size.is_none_or(|size| *size == self.result.size);
+        let is_meant = is_meant && self.result.is_about(&criterion.metric);
+        is_meant.then(|| self.result.figure(criterion))
     }
 }
 
 fn title(suite: &SuiteResult) -> String {
-    let name = suite.goal.as_deref().unwrap_or(suite.test.name());
+    let name = suite.goal.as_deref().unwrap_or(suite.name());
     let burst = suite.burst.as_ref();
     let burst = burst.map_or_else(String::new, |b| format!(" in bursts of {}", b.frames));
     // Names the service if there are several.
@@ -144,11 +80,9 @@ pub(super) struct Findings<'a> {
 }
 
 impl<'a> Findings<'a> {
-    pub(super) fn of(plan: &'a Plan, results: &'a [BenchResult]) -> Self {
-        let asked = |result: &BenchResult| match (&plan.procedure, result) {
-            (Some(Procedure::Suite(suite)), BenchResult::Suite(result)) => {
-                suite.tests.contains(&result.test)
-            }
+    pub(super) fn of(plan: &'a Plan, results: &'a [SuiteResult]) -> Self {
+        let asked = |result: &SuiteResult| match &plan.procedure {
+            Some(Procedure::Suite(suite)) => suite.tests.contains(&result.test),
             _ => true,
         };
         let finding = |result| Finding {
@@ -205,10 +139,10 @@ impl<'a> Findings<'a> {
         criterion: &Criterion,
     ) -> Option<String> {
         let is_limit = finding.limited_by.is_some_and(|by| by != LbLimit::Device);
-        match (finding.late, finding.silent) {
+        match (finding.result.late(), finding.silent) {
             (Some(why), _) if criterion.bound == Bound::AtLeast => Some(why.to_owned()),
             (_, Some(why)) => {
-                let of_size = |f: &&Finding<'_>| f.size == finding.size;
+                let of_size = |f: &&Finding<'_>| f.result.size == finding.result.size;
                 let none_held = self.all.iter().filter(of_size).any(Finding::none_held);
                 (!none_held).then(|| format!("{} was not measured: {why}", finding.title))
             }
@@ -216,8 +150,8 @@ impl<'a> Findings<'a> {
                 "the device was not the limit: {}",
                 limited_by(std::iter::once(finding))
             )),
-            _ if value.is_none() && finding.partly_void => {
-                let known = finding.known(criterion);
+            _ if value.is_none() && finding.result.is_partly_void() => {
+                let known = finding.result.known(criterion);
                 let holds = known.into_iter().all(|value| criterion.holds(value));
                 holds.then(|| format!("trials of {} are void", finding.title))
             }
@@ -235,7 +169,7 @@ impl<'a> Findings<'a> {
 
     /// Returns why the benchmark says nothing about the device: nothing came through at any load.
     pub(super) fn nothing_arrived(&self) -> Option<String> {
-        let carried = self.all.iter().map(Finding::carried);
+        let carried = self.all.iter().map(|f| f.result.carried());
         let (sent, arrived) = carried.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         (sent > 0 && arrived == 0).then(|| {
             let sent = counted(sent, "frame", "frames");
@@ -251,8 +185,8 @@ impl<'a> Findings<'a> {
             all.map(|f| f.title.as_str()).collect()
         };
         let failed = names(&|f| f.failed);
-        let late = names(&|f| f.late.is_some());
-        let void = names(&|f| f.is_unjudged());
+        let late = names(&|f| f.result.late().is_some());
+        let void = names(&|f| f.result.is_unjudged());
         let mut asked = self.all.iter().filter(|f| f.asked);
         let limits: Vec<_> = self.all.iter().filter(|f| f.limited_by.is_some()).collect();
         let by = |limit: LbLimit| {
@@ -306,7 +240,7 @@ impl<'a> Findings<'a> {
             return nothing(why.unwrap_or_else(|| "nothing could be measured".to_owned()));
         }
         TestOutcome {
-            has_goals: self.all.iter().any(Finding::has_goals),
+            has_goals: (self.all.iter()).any(|f| f.result.test.def().has_services),
             found: Some(match (by(LbLimit::Device), limits.len()) {
                 (_, 0) => "all tests completed".to_owned(),
                 (0, 1) => format!("no limit of {device} found: the result is a lower bound"),
@@ -359,42 +293,36 @@ fn limited_by<'f, 'r: 'f>(findings: impl Iterator<Item = &'f Finding<'r>> + Clon
 #[cfg(test)]
 mod tests {
     use wb_model::{
-        bench::{ImpactRow, LbMetric, Quantity, SuiteTest},
+        bench::{BalancerLimit, ImpactRow, LbMetric, Quantity, SuiteTest},
         load::LoadTransport,
     };
 
     use super::*;
     use crate::{End, verdict::Evidence};
-    use wb_model::bench::LbResult;
 
-    fn result(size: u16, limit: f64, limited_by: LbLimit) -> LbResult {
-        LbResult {
-            metric: LbMetric::Cps,
-            transport: LoadTransport::Tcp,
-            size: Some(size),
-            flows: None,
-            unit: "cps".to_owned(),
+    fn result(size: u16, limit: f64, limited_by: LbLimit) -> SuiteResult {
+        let own = BalancerLimit::new(LbMetric::Cps, LoadTransport::Tcp);
+        SuiteResult {
             limit: Some(limit),
-            limited_by,
+            limited_by: Some(limited_by),
             confirmed: true,
-            l2_bps: None,
-            beyond: None,
-            reuse_s: None,
-            trials: Vec::new(),
-            best_trial: None,
-            late: None,
+            ..SuiteResult::of_balancer(own, Some(size))
         }
     }
 
+    /// A search without a limit because the tester was late.
+    fn late(result: &SuiteResult) -> SuiteResult {
+        let mut late = result.clone();
+        let own = late.balancer.as_mut().expect("a limit");
+        own.late = Some("the tester was late".to_owned());
+        late
+    }
+
     /// Returns the measured value, whether the criterion holds, and the excuse.
-    fn judged(criterion: &str, results: &[LbResult]) -> (Option<f64>, bool, Option<String>) {
+    fn judged(criterion: &str, results: &[SuiteResult]) -> (Option<f64>, bool, Option<String>) {
         let criterion = criterion.parse().expect("a criterion");
-        let all: Vec<BenchResult> = results
-            .iter()
-            .map(|r| BenchResult::Lb(Box::new(r.clone())))
-            .collect();
         let plan = Plan::default();
-        let (report, excuse) = Findings::of(&plan, &all).judge(&[criterion]).remove(0);
+        let (report, excuse) = Findings::of(&plan, results).judge(&[criterion]).remove(0);
         (report.measured, report.held, excuse)
     }
 
@@ -429,10 +357,10 @@ mod tests {
         // There is no excuse if the device was the limit.
         results
             .iter_mut()
-            .for_each(|r| r.limited_by = LbLimit::Device);
+            .for_each(|r| r.limited_by = Some(LbLimit::Device));
         assert_eq!(judged("cps>=6k", &results).2, None);
         // A late tester is an excuse, whatever limit was found.
-        results[0].late = Some("the tester was late".to_owned());
+        results[0] = late(&results[0]);
         let excuse = judged("cps>=6k", &results).2.expect("an excuse");
         assert!(excuse.contains("the tester was late"), "{excuse}");
         // An upper bound has no excuse: more was carried, whatever the limit was.
@@ -468,12 +396,8 @@ mod tests {
 
     /// Returns the verdict without criteria, whether a criterion holds, and the excuse.
     fn found(results: &[SuiteResult], criterion: &str) -> (Verdict, String, bool, Option<String>) {
-        let all: Vec<BenchResult> = results
-            .iter()
-            .map(|r| BenchResult::Suite(Box::new(r.clone())))
-            .collect();
         let plan = Plan::default();
-        let findings = Findings::of(&plan, &all);
+        let findings = Findings::of(&plan, results);
         let (verdict, reason) = verdict_of(findings.own());
         let criterion = criterion.parse().expect("a criterion");
         let (report, excuse) = findings.judge(&[criterion]).remove(0);
@@ -572,7 +496,7 @@ mod tests {
                 false
             )
         );
-        let all = [BenchResult::Suite(Box::new(dead.clone()))];
+        let all = [dead.clone()];
         let plan = Plan::default();
         let limited_by = Findings::of(&plan, &all).limited_by().to_string();
         assert!(
@@ -657,25 +581,15 @@ mod tests {
     #[test]
     fn what_says_nothing_of_the_device_is_no_verdict_on_it() {
         // A search in which the tester was late has no limit either.
-        let late = LbResult {
+        let none = |by| SuiteResult {
             limit: None,
-            late: Some("the tester was late".to_owned()),
-            ..result(64, 0.0, LbLimit::Tester)
+            ..result(64, 0.0, by)
         };
-        let own = LbResult {
-            limit: None,
-            ..result(64, 0.0, LbLimit::Device)
-        };
+        let (late, own) = (late(&none(LbLimit::Tester)), none(LbLimit::Device));
         let plan = Plan::default();
-        let of = |results: &[&LbResult]| {
-            let all: Vec<BenchResult> = results
-                .iter()
-                .map(|r| BenchResult::Lb(Box::new((*r).clone())))
-                .collect();
-            verdict_of(Findings::of(&plan, &all).own()).0
-        };
-        assert_eq!(of(&[&late]), Verdict::Invalid);
-        assert_eq!(of(&[&late, &own]), Verdict::Fail);
+        let of = |results: &[SuiteResult]| verdict_of(Findings::of(&plan, results).own()).0;
+        assert_eq!(of(std::slice::from_ref(&late)), Verdict::Invalid);
+        assert_eq!(of(&[late, own]), Verdict::Fail);
         // Limits by the tester only, and tests that were not made.
         let ours = throughput("64", Some(5e3), LbLimit::Tester);
         let device = throughput("512", Some(5e3), LbLimit::Device);

@@ -2,7 +2,7 @@
 
 use wb_figures::{Def, Field, Kind, Section, Show, Tone, Unit, Value, derived, fields, text};
 
-use super::{FPS, FamilyFrames, SuitePlan, SuiteTest};
+use super::{FPS, FamilyFrames, SuitePlan, SuiteTest, lb};
 use crate::{
     bench::{LbLimit, Quantity, SuiteResult},
     figures::FRAMES,
@@ -13,13 +13,13 @@ use crate::{
 #[must_use]
 pub fn sections(report: &Report) -> Vec<Section<'_>> {
     let mut tests: Vec<SuiteTest> = Vec::new();
-    for result in report.suite_results() {
+    for result in &report.results {
         if !tests.contains(&result.test) {
             tests.push(result.test);
         }
     }
     let plan = report.plan.suite();
-    let of = |test| report.suite_results().filter(move |r| r.test == test);
+    let of = |test| report.results.iter().filter(move |r| r.test == test);
     let all = tests.into_iter().flat_map(of);
     all.map(|result| section(plan, result)).collect()
 }
@@ -27,6 +27,12 @@ pub fn sections(report: &Report) -> Vec<Section<'_>> {
 static COMMON: &[Field<SuiteResult>] = fields!(SuiteResult:
     derived!("spread", "spread", Unit::Share, |r| (&r.spread).into()).show(Show::Never),
 );
+
+/// Returns true if sections of this kind are results of a benchmark.
+#[must_use]
+pub fn is_test(kind: &str) -> bool {
+    kind == SuiteTest::Lb.name() || SuiteTest::ALL.iter().any(|test| test.name() == kind)
+}
 
 /// Section of one result.
 #[must_use]
@@ -108,10 +114,13 @@ impl SuiteResult {
     /// Name without the test: `64 B`, `64 B pdr`, `cps`, `64 B in bursts of 16`.
     #[must_use]
     pub fn subject(&self) -> String {
-        let mut parts = vec![match self.size.as_str() {
-            "" => self.of.name().to_owned(),
-            own => size_text(own),
-        }];
+        let metric = self.balancer.as_ref().map(|own| own.metric.name());
+        let mut parts: Vec<String> = metric.map(str::to_owned).into_iter().collect();
+        match (self.size.as_str(), metric) {
+            ("", Some(_)) => {}
+            ("", None) => parts.push(self.of.name().to_owned()),
+            (own, _) => parts.push(size_text(own)),
+        }
         parts.extend(self.goal.clone());
         let burst = self.burst.as_ref();
         parts.extend(burst.map(|burst| in_bursts(burst.frames)));
@@ -121,23 +130,32 @@ impl SuiteResult {
     /// Name: `throughput 64 B`, `ndr 64 B pdr`, `throughput cps`.
     #[must_use]
     pub fn title(&self) -> String {
-        format!("{} {}", self.test.name(), self.subject())
+        match self.balancer {
+            Some(_) => self.subject(),
+            None => format!("{} {}", self.test.name(), self.subject()),
+        }
     }
 
     /// Unit of the loads of its trials: bursts are counted in frames.
     #[must_use]
-    pub const fn trial_unit(&self) -> &'static str {
-        self.test.trial_unit(self.of)
+    pub fn trial_unit(&self) -> &'static str {
+        match &self.balancer {
+            Some(own) => own.metric.load_unit(),
+            None => self.test.trial_unit(self.of),
+        }
     }
 
     /// Names and values of what differs between the results of a test.
     fn parameters(&self) -> Vec<(String, String)> {
-        let size = match self.size.as_str() {
-            "" => ("quantity", Some(self.of.name().to_owned())),
-            own => ("size", Some(own.to_owned())),
+        let metric = self.balancer.as_ref().map(|own| own.metric.name());
+        let size = match (self.size.as_str(), metric) {
+            ("", Some(_)) => ("size", None),
+            ("", None) => ("quantity", Some(self.of.name().to_owned())),
+            (own, _) => ("size", Some(own.to_owned())),
         };
         let burst = self.burst.as_ref();
         let all = [
+            ("metric", metric.map(str::to_owned)),
             size,
             ("goal", self.goal.clone()),
             ("burst", burst.map(|burst| burst.frames.to_string())),
@@ -163,10 +181,7 @@ impl SuiteResult {
             _ if self.limit.is_none() => "none passed",
             _ if is_at_line_rate() => "line rate",
             None => "",
-            Some(LbLimit::Device) => "device",
-            Some(LbLimit::Tester) => "tester",
-            Some(LbLimit::Plan) => "plan",
-            Some(LbLimit::Time) => "time",
+            Some(by) => by.name(),
         }
     }
 
@@ -180,8 +195,14 @@ impl SuiteResult {
     /// early, or no load passed. `None` for an ordinary result.
     #[must_use]
     pub fn headline(&self) -> Option<String> {
-        let load = |load: f64| format!("{} {}", text::load(load), self.of.unit());
+        let load = |load: f64| match &self.balancer {
+            Some(_) => lb::unit(self).text(load),
+            None => format!("{} {}", text::load(load), self.unit),
+        };
         let finds = self.test.finds_limit();
+        if let Some(why) = self.late() {
+            return Some(format!("no result: {why}"));
+        }
         if let Some(why) = &self.not_measured {
             return Some(format!("not measured: {why}"));
         }

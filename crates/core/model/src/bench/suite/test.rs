@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use wb_figures::Section;
 
 use super::{
-    Quantity, SuitePlan, b2b, impact, latency, loss, mfr, ndr, recovery, reset, soak, throughput,
-    y1564,
+    Quantity, SuitePlan, b2b, impact, latency, lb, loss, mfr, ndr, recovery, reset, soak,
+    throughput, y1564,
 };
 use crate::{bench::SuiteResult, criteria::Criterion, units::ParseUnitError, validate::Findings};
 
@@ -93,10 +93,13 @@ macro_rules! tests {
         #[serde(rename_all = "lowercase")]
         pub enum SuiteTest {
             $($(#[$doc])* $variant,)*
+            /// Limit of a load balancer, of `wirebench bench lb` only.
+            #[serde(skip)]
+            Lb,
         }
 
         impl SuiteTest {
-            /// All tests.
+            /// All tests of suites.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
             /// Definition of the test.
@@ -104,6 +107,7 @@ macro_rules! tests {
             pub const fn def(self) -> &'static TestDef {
                 match self {
                     $(Self::$variant => &$module::TEST,)*
+                    Self::Lb => &lb::TEST,
                 }
             }
         }

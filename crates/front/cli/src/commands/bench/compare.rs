@@ -10,7 +10,7 @@ use serde_json::Value;
 use wb_figures::{Better, Def, Unit};
 use wb_model::{
     Report, Verdict,
-    bench::{BenchResult, LbLimit, LbResult, Quantity, Share, SuiteResult},
+    bench::{LbLimit, Quantity, Share, SuiteResult},
 };
 use wb_render::table::Table;
 
@@ -171,15 +171,16 @@ fn interval(limit: Option<f64>, beyond: Option<f64>) -> Option<f64> {
 }
 
 /// The main figures of a result, and those of its tables. The first one has the name of the test.
-fn of_suite(result: &SuiteResult) -> Vec<(Key, Figure)> {
+fn of_result(result: &SuiteResult) -> Vec<(Key, Figure)> {
     let section = wb_model::bench::section(None, result);
     let of = match result.of {
         Quantity::Frames => String::new(),
+        _ if result.balancer.is_some() => String::new(),
         of => format!(" of {}", of.name()),
     };
     let burst = result.burst.as_ref();
     let burst = burst.map_or_else(String::new, |b| format!(" in bursts of {}", b.frames));
-    let test = result.goal.as_deref().unwrap_or(result.test.name());
+    let test = result.goal.as_deref().unwrap_or(result.name());
     let test = format!("{test}{of}{burst}");
     let is_main = |def: &Def| def.leads && def.better != Better::Neither;
     let mut list: Vec<(String, Figure)> = Vec::new();
@@ -249,7 +250,13 @@ fn of_suite(result: &SuiteResult) -> Vec<(Key, Figure)> {
                 false => (Some(0.0), String::new()),
                 true => (
                     None,
-                    "no limit found: the tester or the time limit ended the search".to_owned(),
+                    result.late().map_or_else(
+                        || {
+                            "no limit found: the tester or the time limit ended the search"
+                                .to_owned()
+                        },
+                        str::to_owned,
+                    ),
                 ),
             };
         }
@@ -261,25 +268,9 @@ fn of_suite(result: &SuiteResult) -> Vec<(Key, Figure)> {
     keyed.collect()
 }
 
-fn of_lb(result: &LbResult) -> (Key, Figure) {
-    let size = result.size.map(|size| size.to_string()).unwrap_or_default();
-    let mut figure = Figure::new(Unit::Load(result.metric.unit()), result.limit);
-    figure.at_least = result.limited_by != LbLimit::Device;
-    figure.interval = interval(result.limit, result.beyond);
-    match &result.late {
-        Some(late) => (figure.value, figure.why) = (None, late.clone()),
-        None if result.limit.is_none() && !figure.at_least => figure.value = Some(0.0),
-        None => {}
-    }
-    ((result.metric.name().to_owned(), size), figure)
-}
-
 /// Returns the figures of a report, in order. A second figure with the same test and size is numbered.
 fn figures(report: &Report) -> Vec<(Key, Figure)> {
-    let all = report.results.iter().flat_map(|result| match result {
-        BenchResult::Lb(result) => vec![of_lb(result)],
-        BenchResult::Suite(result) => of_suite(result),
-    });
+    let all = report.results.iter().flat_map(of_result);
     let mut seen: BTreeMap<Key, u32> = BTreeMap::new();
     all.map(|((test, size), figure)| {
         let times = seen.entry((test.clone(), size.clone())).or_default();
@@ -554,7 +545,8 @@ mod tests {
     use proptest::prelude::*;
     use wb_model::{
         bench::{
-            BurstResult, LatencyRow, LbMetric, LossRow, RecoveryResult, ServiceStep, SuiteTest,
+            BalancerLimit, BurstResult, LatencyRow, LbMetric, LossRow, RecoveryResult, ServiceStep,
+            SuiteTest,
         },
         load::LoadTransport,
     };
@@ -563,10 +555,7 @@ mod tests {
 
     fn report(results: Vec<SuiteResult>) -> Report {
         Report {
-            results: results
-                .into_iter()
-                .map(|r| BenchResult::Suite(Box::new(r)))
-                .collect(),
+            results,
             ..Report::default()
         }
     }
@@ -774,24 +763,13 @@ mod tests {
 
     #[test]
     fn limits_of_a_load_balancer() {
-        let lb = |limit, limited_by| Report {
-            results: vec![BenchResult::Lb(Box::new(LbResult {
-                metric: LbMetric::Cps,
-                transport: LoadTransport::Tcp,
-                size: None,
-                flows: None,
-                unit: "cps".to_owned(),
+        let lb = |limit, limited_by| {
+            let own = BalancerLimit::new(LbMetric::Cps, LoadTransport::Tcp);
+            report(vec![SuiteResult {
                 limit,
-                limited_by,
-                confirmed: true,
-                l2_bps: None,
-                beyond: None,
-                reuse_s: None,
-                trials: Vec::new(),
-                best_trial: None,
-                late: None,
-            }))],
-            ..Report::default()
+                limited_by: Some(limited_by),
+                ..SuiteResult::of_balancer(own, None)
+            }])
         };
         let verdict = |old: &Report, new: &Report| compare(old, new, None)[0].verdict;
         let (known, less) = (

@@ -67,10 +67,11 @@ fn an_end_before_its_time_keeps_what_held() {
     if !privileged() {
         return;
     }
-    let lab = Lab::up("balancer", &[]);
+    // A load passes if 98 % of it was sent in time: no pause of the machine may be longer than 40 ms.
+    let lab = Lab::alone("balancer", &[]);
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let dir = tempfile::tempdir().unwrap();
-        let running = begun(&lab, dir.path(), ["500ms", "30s"], "held");
+        let running = begun(&lab, dir.path(), ["2s", "30s"], "pass:");
         sending(&lab);
         running.signal(signal);
         let (ended, report, result) = ended(running, dir.path());

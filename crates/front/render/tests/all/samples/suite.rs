@@ -3,10 +3,10 @@
 use wb_model::{
     REPORT_SCHEMA, Report, Verdict,
     bench::{
-        BenchLive, BenchResult, BurstResult, EndedTrial, Family, FamilyFrames, ImpactRow,
-        LatencyRow, LbLimit, LossRow, MfrResult, MfrRow, MlrLoad, MlrResult, Quantity,
-        RecoveryResult, ResetResult, ServiceResult, ServiceStep, SuitePlan, SuiteResult, SuiteTest,
-        SuiteTrial, TrialOutcome, TrialPurpose,
+        BenchLive, BurstResult, Family, FamilyFrames, ImpactRow, LatencyRow, LbLimit, LossRow,
+        MfrResult, MfrRow, MlrLoad, MlrResult, Quantity, RecoveryResult, ResetResult,
+        ServiceResult, ServiceStep, SuitePlan, SuiteResult, SuiteTest, SuiteTrial, TrialOutcome,
+        TrialPurpose,
     },
     plan::Procedure,
     report::CriterionReport,
@@ -33,36 +33,20 @@ pub(crate) fn trial(number: u32, fps: f64, lost: u64, outcome: TrialOutcome) -> 
     };
     SuiteTrial {
         trial: number,
-        purpose: TrialPurpose::Search,
-        step: String::new(),
         size: "64".into(),
-        intended: fps,
         intended_pct: Some(100.0 * fps / line(64.0)),
         offered: fps,
         forwarded: fps - lost as f64 / 10.0,
-        duration_s: 10.0,
         tx,
         rx: tx - lost,
         lost,
         loss_ratio: lost as f64 / tx.max(1) as f64,
-        dup: 0,
-        ooo: 0,
-        foreign: 0,
-        unsent: 0,
-        nic_drops: 0,
         latency_ns: summary(tx - lost, 4_000, 1_000),
         ipdv_ns: summary(tx - lost, -3_000, 1_000),
         pdv_ns: summary(tx - lost, 0, 1_000),
-        longest_silence_ns: None,
-        families: Vec::new(),
         outcome,
         reason,
-        rose: Default::default(),
-        management: None,
-        routing_updates: None,
-        beside: Vec::new(),
-        lateness: Default::default(),
-        warnings: Vec::new(),
+        ..SuiteTrial::new(TrialPurpose::Search, fps, 10.0)
     }
 }
 
@@ -469,8 +453,7 @@ pub(crate) fn report(results: Vec<SuiteResult>) -> Report {
     report.rates = Default::default();
     report.timeline = Default::default();
     report.plan.procedure = Some(Procedure::Suite(Box::new(plan)));
-    let results = results.into_iter().map(Box::new);
-    report.results = results.map(BenchResult::Suite).collect();
+    report.results = results;
     report
 }
 
@@ -513,7 +496,7 @@ pub(crate) fn ended(outcome: TrialOutcome) -> BenchLive {
     let lost = if outcome == TrialOutcome::Fail { 12 } else { 0 };
     let trial = trial(7, 1_050_000.0, lost, outcome);
     BenchLive {
-        ended: Some(EndedTrial::Suite(Box::new(trial))),
+        ended: Some(Box::new(trial)),
         ..live()
     }
 }

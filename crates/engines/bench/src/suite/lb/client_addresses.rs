@@ -6,11 +6,9 @@ use wb_model::{
     units::AddressRange,
 };
 
-use super::plans::LbTrialShape;
-
 /// Cycles through the client's addresses, trial by trial.
 #[derive(Clone, Debug)]
-pub struct ClientAddresses {
+pub(super) struct ClientAddresses {
     hosts: Vec<AddressRange>,
     addresses: u128,
     per_address: u128,
@@ -25,8 +23,7 @@ pub struct ClientAddresses {
 
 impl ClientAddresses {
     /// Addresses of a plan.
-    #[must_use]
-    pub fn new(plan: &LbPlan) -> Self {
+    pub(super) fn new(plan: &LbPlan) -> Self {
         let addresses = plan
             .client
             .hosts
@@ -56,18 +53,18 @@ impl ClientAddresses {
         self.came_round
     }
 
-    /// Addresses for the next trial, starting with the least recently used.
-    pub(super) fn next_addresses(
+    /// Addresses for the next trial of this number of connections, starting with the least recently used.
+    pub(super) fn next(
         &mut self,
         metric: LbMetric,
-        shape: &LbTrialShape,
+        connections: u64,
         now: u64,
     ) -> Vec<AddressRange> {
         // A small number of flows is reused, because the device should know them.
         if metric != LbMetric::Cps {
             return self.hosts.clone();
         }
-        let needed = u128::from(shape.max_connections()).div_ceil(self.per_address);
+        let needed = u128::from(connections).div_ceil(self.per_address);
         self.most = self.most.max(needed);
         let hosts = rotate_addresses(&self.hosts, self.next);
         let end = self.next + needed;

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use wb_model::{
     Plan, PortPlan,
-    bench::{LbMetric, LbPlan, LbSide},
+    bench::{LB_KIND, LbMetric, LbPlan, LbSide},
     load::{
         LoadAnswer, LoadClose, LoadEnd, LoadJob, LoadMessage, LoadRate, LoadReading, LoadShape,
         LoadTcp,
     },
     units::{AddressRange, Span},
 };
-use wb_search::Purpose;
 
-use super::LbSearch;
+use super::{LbSearch, LbTrials};
+use crate::suite::shape::{TrialAmount, TrialShape};
 
 /// Default number of concurrent flows.
 const FLOWS: u64 = 1_000;
@@ -22,86 +22,79 @@ const HEADERS: [u16; 2] = [14 + 20 + 8 + 4, 14 + 40 + 8 + 4];
 /// Time for connections that end with a trial: longer than their retries.
 const CLOSING: Duration = Duration::from_millis(1_300);
 
-/// Parameters of one trial.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct LbTrialShape {
-    /// Frames per second, connections per second, or connections.
-    pub(super) load: f64,
-    pub(super) ramp: Duration,
-    pub(super) full: Duration,
-    pub(super) drain: Duration,
-    /// New connections per second; 0: according to the load.
-    pub(super) opening: u64,
-    /// Interval between requests of a held connection.
-    pub(super) rest: Duration,
+/// Index of the clients among the loads of a trial.
+pub(super) const CLIENT: usize = 0;
+
+/// Load of a trial: frames per second, connections per second, or connections.
+pub(super) fn load(shape: &TrialShape) -> f64 {
+    match shape.amount {
+        TrialAmount::Load(load) => load,
+        TrialAmount::Most | TrialAmount::Burst(_) => 0.0,
+    }
 }
 
-impl LbTrialShape {
-    pub(super) fn new(
-        plan: &LbPlan,
-        item: &LbSearch,
-        load: f64,
-        purpose: Purpose,
-        open_rate: u64,
-    ) -> Self {
-        let times = &plan.times;
-        let full = match purpose {
-            Purpose::WarmUp | Purpose::Search => times.trial.0,
-            Purpose::Confirm => times.confirm.0,
-        };
-        match item.test.metric {
-            LbMetric::Cps => Self {
-                load,
+/// Fits the times of a trial to its load.
+pub(super) fn fit(trials: &LbTrials<'_>, shape: TrialShape) -> TrialShape {
+    let load = load(&shape).round().max(1.0);
+    let shape = TrialShape {
+        amount: TrialAmount::Load(load),
+        ..shape
+    };
+    match trials.metric() {
+        LbMetric::Cps => TrialShape {
+            ramp: Duration::ZERO,
+            drain: CLOSING.max(shape.drain),
+            ..shape
+        },
+        LbMetric::Cc => {
+            let opening = Duration::from_secs_f64(load / trials.open_rate as f64);
+            let slack = Duration::from_millis(300);
+            TrialShape {
                 ramp: Duration::ZERO,
-                full,
-                drain: CLOSING.max(times.drain.0),
-                opening: load as u64,
-                rest: Duration::ZERO,
-            },
-            LbMetric::Cc => {
-                let rate = open_rate.max(1);
-                let opening = Duration::from_secs_f64(load / rate as f64);
-                // A request and its answer are less work than opening was.
-                let rest = item.test.hold.0.max(opening / 2);
-                let slack = Duration::from_millis(300);
-                Self {
-                    load,
-                    ramp: Duration::ZERO,
-                    full: opening.mul_f64(1.15) + rest.mul_f64(1.25) + slack,
-                    drain: CLOSING.max(times.drain.0),
-                    opening: rate,
-                    rest,
-                }
+                duration: opening.mul_f64(1.15) + rest(trials, &shape).mul_f64(1.25) + slack,
+                drain: CLOSING.max(shape.drain),
+                ..shape
             }
-            _ => {
-                let flows = concurrent_flows(plan, item) as f64;
-                // Opening uses at most half of the rate.
-                let ramp = times
-                    .ramp
-                    .0
-                    .max(Duration::from_secs_f64((2.0 * flows / load).min(10.0)));
-                let opening = (4.0 * flows / ramp.as_secs_f64().max(1e-3)).ceil();
-                Self {
-                    load,
-                    ramp,
-                    full,
-                    drain: times.drain.0,
-                    opening: opening as u64,
-                    rest: Duration::ZERO,
-                }
+        }
+        _ => {
+            let flows = concurrent_flows(trials.plan, trials.item) as f64;
+            // Opening uses at most half of the rate.
+            let ramp = Duration::from_secs_f64((2.0 * flows / load).min(10.0));
+            TrialShape {
+                ramp: shape.ramp.max(ramp),
+                ..shape
             }
         }
     }
+}
 
-    /// Time from its first frame to its end.
-    pub(super) fn whole_duration(&self) -> Duration {
-        self.ramp + self.full + self.drain
+/// New connections per second.
+fn opening(trials: &LbTrials<'_>, shape: &TrialShape) -> u64 {
+    match trials.metric() {
+        LbMetric::Cps => load(shape) as u64,
+        LbMetric::Cc => trials.open_rate,
+        _ => {
+            let flows = concurrent_flows(trials.plan, trials.item) as f64;
+            (4.0 * flows / shape.ramp.as_secs_f64().max(1e-3)).ceil() as u64
+        }
     }
+}
 
-    /// Maximum number of connections begun.
-    pub(super) fn max_connections(&self) -> u64 {
-        (self.opening as f64 * self.full.as_secs_f64()).ceil() as u64
+/// Interval between requests of a held connection.
+fn rest(trials: &LbTrials<'_>, shape: &TrialShape) -> Duration {
+    match trials.metric() {
+        LbMetric::Cc => {
+            let opening = Duration::from_secs_f64(load(shape) / trials.open_rate as f64);
+            // A request and its answer are less work than opening was.
+            trials.item.test.hold.0.max(opening / 2)
+        }
+        _ => Duration::ZERO,
     }
+}
+
+/// Maximum number of connections begun.
+pub(super) fn max_connections(trials: &LbTrials<'_>, shape: &TrialShape) -> u64 {
+    (opening(trials, shape) as f64 * shape.duration.as_secs_f64()).ceil() as u64
 }
 
 /// Number of concurrent flows.
@@ -127,18 +120,31 @@ fn port_plan(name: &str, side: &LbSide) -> PortPlan {
     }
 }
 
+/// The ports of all trials.
+pub(super) fn ports(plan: &LbPlan) -> Plan {
+    Plan {
+        kind: LB_KIND.to_owned(),
+        ports: vec![
+            port_plan("client", &plan.client),
+            port_plan("server", &plan.server),
+        ],
+        ..Plan::default()
+    }
+}
+
 /// Plan of a trial; `clients` are its source addresses.
 pub(super) fn trial_plan(
-    plan: &LbPlan,
-    item: &LbSearch,
-    shape: &LbTrialShape,
+    trials: &LbTrials<'_>,
+    shape: &TrialShape,
     clients: Vec<AddressRange>,
 ) -> Plan {
-    let request = LoadMessage::Bytes(payload_len(plan, item));
+    let (plan, item) = (trials.plan, trials.item);
+    let metric = trials.metric();
     let reading = match item.size {
         Some(_) => LoadReading::Segment,
         None => LoadReading::Bytes(1),
     };
+    let rest = rest(trials, shape);
     let server = LoadJob {
         name: "server".to_owned(),
         port: "server".to_owned(),
@@ -147,14 +153,14 @@ pub(super) fn trial_plan(
         clients: plan.server.peers.clone(),
         servers: plan.server.hosts.clone(),
         server_ports: plan.server.ports.unwrap_or(plan.device.ports),
-        answer: match item.test.metric {
+        answer: match metric {
             LbMetric::OnewayPps | LbMetric::Bps | LbMetric::Elephant => LoadAnswer::Sink,
             LbMetric::TwowayPps => LoadAnswer::Echo,
             LbMetric::Cps | LbMetric::Cc => LoadAnswer::Bytes(1),
         },
         reading,
         requests: 0,
-        tcp: tcp_limits(shape),
+        tcp: tcp_limits(rest),
         shape: LoadShape {
             drain: Span(shape.drain),
             ..LoadShape::default()
@@ -169,32 +175,27 @@ pub(super) fn trial_plan(
         servers: plan.device.service.clone(),
         client_ports: plan.client_ports(),
         server_ports: plan.device.ports,
-        request,
+        request: LoadMessage::Bytes(payload_len(plan, item)),
         answer: LoadAnswer::default(),
         flood: item.size.is_some(),
-        requests: u32::from(item.test.metric == LbMetric::Cps),
-        interval: Span(shape.rest),
-        close: match item.test.metric {
+        requests: u32::from(metric == LbMetric::Cps),
+        interval: Span(rest),
+        close: match metric {
             LbMetric::Cc => LoadClose::Reset,
             _ => LoadClose::Fin,
         },
-        rate: load_rate(plan, item, shape),
+        rate: load_rate(trials, shape),
         shape: LoadShape {
             ramp: Span(shape.ramp),
-            duration: Span(shape.full),
+            duration: Span(shape.duration),
             drain: Span(shape.drain),
             ..LoadShape::default()
         },
         ..server.clone()
     };
     Plan {
-        kind: "bench lb".to_owned(),
-        ports: vec![
-            port_plan("client", &plan.client),
-            port_plan("server", &plan.server),
-        ],
         loads: vec![client, server],
-        ..Plan::default()
+        ..ports(plan)
     }
 }
 
@@ -210,21 +211,22 @@ fn payload_len(plan: &LbPlan, item: &LbSearch) -> u32 {
         .map_or(1, |size| u32::from(size.saturating_sub(headers).max(1)))
 }
 
-fn load_rate(plan: &LbPlan, item: &LbSearch, shape: &LbTrialShape) -> LoadRate {
-    let load = shape.load as u64;
-    match item.test.metric {
+fn load_rate(trials: &LbTrials<'_>, shape: &TrialShape) -> LoadRate {
+    let load = load(shape) as u64;
+    let cps = Some(opening(trials, shape));
+    match trials.metric() {
         LbMetric::Cps => LoadRate {
-            cps: Some(load),
+            cps,
             ..LoadRate::default()
         },
         LbMetric::Cc => LoadRate {
-            cps: Some(shape.opening),
+            cps,
             cc: Some(load),
             ..LoadRate::default()
         },
         _ => LoadRate {
-            cps: Some(shape.opening),
-            cc: Some(concurrent_flows(plan, item)),
+            cps,
+            cc: Some(concurrent_flows(trials.plan, trials.item)),
             pps: Some(load),
             ..LoadRate::default()
         },
@@ -232,7 +234,7 @@ fn load_rate(plan: &LbPlan, item: &LbSearch, shape: &LbTrialShape) -> LoadRate {
 }
 
 /// Time limits that let a connection fail within a trial.
-fn tcp_limits(shape: &LbTrialShape) -> LoadTcp {
+fn tcp_limits(rest: Duration) -> LoadTcp {
     let second = Span::from_secs(1);
     LoadTcp {
         retransmit: Span::from_millis(250),
@@ -240,7 +242,7 @@ fn tcp_limits(shape: &LbTrialShape) -> LoadTcp {
         connect_timeout: second,
         response_timeout: second,
         close_timeout: second,
-        idle_timeout: Span(shape.rest * 3 + Duration::from_secs(30)),
+        idle_timeout: Span(rest * 3 + Duration::from_secs(30)),
         ..LoadTcp::default()
     }
 }
