@@ -34,6 +34,7 @@ use super::{
     judge::JudgedTrial,
     shape::{TargetJob, TrialShape},
     tester::Tester,
+    throughput::lowest_failed,
 };
 use crate::{Bench, BenchEnd, BenchRun, DeviceReading};
 
@@ -367,7 +368,7 @@ fn conclude<E>(
         tester_limit: limited_by == LbLimit::Tester,
         confirmed: found.is_some_and(|found| found.confirmed),
         beyond: found
-            .and_then(|found| found.beyond)
+            .and_then(|found| lowest_failed(found, log))
             .map(|load| item.in_unit(load)),
         loss_goal: Some(item.goal()),
         ..SuiteResult::of_balancer(limit, item.size)

@@ -147,6 +147,17 @@ fn warm_up<B: Bench>(
     wb_search::Measurer::measure(tester, &ask).map(|_| ())
 }
 
+/// Lowest load above the limit at which the device failed, not the tester.
+pub(super) fn lowest_failed(found: &SearchResult, log: &[SuiteTrial]) -> Option<f64> {
+    if found.bound == LimitCause::Device {
+        return found.beyond;
+    }
+    let best = found.best.unwrap_or(0.0);
+    let failed = log.iter().filter(|t| t.outcome == TrialOutcome::Fail);
+    let above = failed.map(|t| t.intended).filter(|load| *load > best);
+    above.reduce(f64::min)
+}
+
 fn conclude_search(
     result: &mut SuiteResult,
     known: &SizeFacts,
@@ -154,22 +165,18 @@ fn conclude_search(
     log: &[SuiteTrial],
 ) {
     set_limit(result, found.best);
-    result.beyond = found.beyond;
+    result.beyond = lowest_failed(found, log);
     result.confirmed = found.confirmed;
     result.limited_by = Some(limited_by(found.bound, known));
-    if let (LimitCause::Tester, Some(limit)) = (found.bound, found.best) {
-        // If the device fails at a slightly higher load, this is its limit, although less precise than requested.
-        let failed = log.iter().filter(|t| t.outcome == TrialOutcome::Fail);
-        let above = failed.map(|t| t.intended).filter(|load| *load > limit);
-        let least = above.reduce(f64::min).filter(|load| *load <= limit * NEAR);
-        if let Some(load) = least {
-            result.limited_by = Some(LbLimit::Device);
-            result.beyond = Some(load);
-            result.notes.push(format!(
-                "between {limit:.0} and {load:.0} {}, where the device fails, no trial was valid",
-                result.unit
-            ));
-        }
+    // If the device fails at a slightly higher load, this is its limit, although less precise than requested.
+    if let (LimitCause::Tester, Some(limit)) = (found.bound, found.best)
+        && let Some(load) = result.beyond.filter(|load| *load <= limit * NEAR)
+    {
+        result.limited_by = Some(LbLimit::Device);
+        result.notes.push(format!(
+            "between {limit:.0} and {load:.0} {}, where the device fails, no trial was valid",
+            result.unit
+        ));
     }
     if let Some(held) = found.near_maximum {
         let how = if held { "passed" } else { "failed" };

@@ -81,7 +81,8 @@ fn an_end_before_its_time_keeps_what_held() {
         );
         // The limit is the load that held, and the device is not reported as the limiting component.
         let limit = result["limit"].as_f64().expect("what held");
-        assert!((limit - 2_000.0).abs() < 20.0, "{limit}");
+        // A load passes if at least 98 % of it was sent.
+        assert!((1_960.0..=2_000.0).contains(&limit), "{limit}");
         assert_eq!(
             (&result["limited_by"], &result["confirmed"]),
             (&"time".into(), &false.into())
