@@ -53,6 +53,10 @@ struct Paper {
     late_above_pps: f64,
     /// Selects the runs in which it offers half of its maximum.
     hampered: fn(usize) -> bool,
+    /// Selects the runs in which half of the frames that are due do not leave the port.
+    silent: fn(usize) -> bool,
+    /// Selects the runs of which it takes part only in the second half.
+    late_start: fn(usize) -> bool,
     lateness: Lateness,
 }
 
@@ -73,6 +77,8 @@ impl Paper {
             stopped: |_| false,
             late_above_pps: f64::INFINITY,
             hampered: |_| false,
+            silent: |_| false,
+            late_start: |_| false,
             lateness: Lateness::default(),
         }
     }
@@ -122,8 +128,13 @@ impl Paper {
                 };
             }
             steady.tx_pps = sent;
-            c.frames.offered_frames = Some((sent * seconds) as u64);
-            s.frames.received_frames = Some((through * seconds) as u64);
+            c.totals.requests = (sent * seconds) as u64;
+            let left = if (self.silent)(self.runs) { 0.5 } else { 1.0 };
+            if (self.late_start)(self.runs) {
+                steady.from_ns = steady.to_ns / 2;
+            }
+            c.frames.offered_frames = Some((sent * seconds * left) as u64);
+            s.frames.received_frames = Some((through * seconds * left) as u64);
         } else if client.requests == 1 {
             let asked = client.rate.cps.unwrap() as f64;
             let failed = ((asked - self.cps).max(0.0) * seconds) as u64;
@@ -552,4 +563,27 @@ fn a_link_that_was_down_voids_the_trial() {
     };
     let run = lb::run(&mut paper, &plan(""));
     assert!(matches!(run.end, BenchEnd::Broken(reason) if reason.contains("went down")));
+}
+
+/// A rate of sent frames does not show that frames are missing, nor that the full rate was too short.
+#[test]
+fn what_was_not_sent_is_not_passed() {
+    let first = |paper: &mut Paper| {
+        let run = lb::run(paper, &plan(ONEWAY));
+        assert_near(run.results[0].limit, 500_000.0);
+        let trial = &run.results[0].trial_log[0];
+        (trial.outcome, trial.reason.clone())
+    };
+    let (outcome, reason) = first(&mut Paper {
+        silent: |run| run == 1,
+        ..Paper::new()
+    });
+    assert_eq!(outcome, TrialOutcome::NotOffered);
+    assert_eq!(reason, "only 20000 of 40000 frames were sent");
+    let (outcome, reason) = first(&mut Paper {
+        late_start: |run| run == 1,
+        ..Paper::new()
+    });
+    assert_eq!(outcome, TrialOutcome::NotOffered);
+    assert_eq!(reason, "the full rate lasted 1.000 s instead of 2.000 s");
 }

@@ -171,7 +171,7 @@ fn with_the_run(
     if let Some(port) = judged
         .link_down
         .as_ref()
-        .filter(|_| trial.outcome != TrialOutcome::Pass)
+        .filter(|_| trial.outcome != TrialOutcome::Pass || lb.is_some())
     {
         (trial.outcome, trial.reason) =
             (TrialOutcome::Cut, format!("the link of {port} went down"));

@@ -334,7 +334,9 @@ fn conclude<E>(
         log.iter().rposition(shows)
     });
     let load = best_trial.map(|n| log[n].offered);
-    let late = late.or_else(|| void_at_least_load(log).filter(|_| load.is_none()));
+    // A search that was stopped proves no limit of the tester.
+    let is_over = found.is_some() && load.is_none();
+    let late = late.or_else(|| void_at_least_load(log).filter(|_| is_over));
     let both_ways = match metric {
         LbMetric::TwowayPps => 2.0,
         _ => 1.0,

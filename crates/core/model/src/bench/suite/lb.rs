@@ -7,7 +7,7 @@ use super::{
     throughput::limit_notes,
 };
 use crate::{
-    bench::{BalancerLimit, BalancerTrial, LbLimit, LbMetric, SuiteResult},
+    bench::{BalancerLimit, BalancerTrial, LbLimit, LbMetric, Quantity, SuiteResult},
     figures::{TIMES, TRIALS},
 };
 
@@ -27,7 +27,7 @@ pub(super) const TEST: TestDef = TestDef {
         let trial = trial.map_or_else(|| r.trial_log.last(), |n| r.trial_log.get(n));
         let counters = trial.and_then(|trial| trial.balancer.as_deref());
         let both = "tester, device: counters in the trial that shows the limit; packets of both sides are added up";
-        let section = limit_notes(r, beside(section, counters));
+        let section = limit_notes(r, beside(section, r.of, counters));
         let is_twoway = own(r).is_some_and(|own| own.metric == LbMetric::TwowayPps);
         let each =
             "twoway-pps: the limit counts both directions, loads of trials are per direction";
@@ -68,7 +68,7 @@ const TROUBLE: [&str; 6] = ["drop", "miss", "fail", "err", "invalid", "nombuf"];
 
 /// Adds the counters of the tester, next to those of the device that count the same, and counters of the device that
 /// should not have risen.
-fn beside<'a>(section: Section<'a>, trial: Option<&'a BalancerTrial>) -> Section<'a> {
+fn beside<'a>(section: Section<'a>, of: Quantity, trial: Option<&'a BalancerTrial>) -> Section<'a> {
     let columns = vec![
         Def::new("counter", "counter", Unit::None, Kind::Fact),
         Def::new("tester", "tester", TIMES, Kind::Counter),
@@ -89,7 +89,7 @@ fn beside<'a>(section: Section<'a>, trial: Option<&'a BalancerTrial>) -> Section
         Some(trial) => trial,
         None => return section.rows("Counters", columns, []),
     };
-    if ours.attempted > 0 && ours.established > 0 {
+    if of != Quantity::Frames {
         add("established", Some(ours.established), None, None);
         add("completed", Some(ours.completed), None, None);
         add("failed", Some(ours.failed), None, None);

@@ -24,6 +24,8 @@ use crate::{
 /// A load counts as offered if at least this share of it was sent: a tester that stalled for a moment has sent the rest
 /// slightly later.
 const OFFERED: f64 = 0.98;
+/// Time that a trial may be shorter in addition: workers begin and end one after another.
+const EDGE_S: f64 = 0.01;
 /// Share of frames that the tester may drop in a valid trial.
 const DROPPED: f64 = 0.005;
 
@@ -127,6 +129,11 @@ pub(super) fn judge_trial(
         LbMetric::Cc => judge_concurrent(goal, load, &ours),
         _ => judge_frames(goal, load, &ours, full.map_or(0.0, |p| p.tx_pps)),
     };
+    if shown.outcome == TrialOutcome::Pass
+        && let Some(reason) = not_sent(metric, shape, report, &ours, seconds)
+    {
+        (shown.outcome, shown.reason) = (TrialOutcome::NotOffered, reason);
+    }
     if let Some((name, n)) = risen(trials.plan, &seen) {
         shown.outcome = TrialOutcome::Fail;
         shown.reason = format!("device counter {name} increased by {n}");
@@ -142,6 +149,27 @@ pub(super) fn judge_trial(
             ..trial
         })
     }
+}
+
+/// Returns the reason if a part of the load was not sent that a rate of sent frames does not show: the full rate was
+/// too short because the tester stalled, or what was due did not leave it.
+fn not_sent(
+    metric: LbMetric,
+    shape: &TrialShape,
+    report: &Report,
+    ours: &LbOurs,
+    seconds: f64,
+) -> Option<String> {
+    let asked = shape.duration.as_secs_f64();
+    if seconds + EDGE_S < OFFERED * asked {
+        return Some(format!(
+            "the full rate lasted {seconds:.3} s instead of {asked:.3} s"
+        ));
+    }
+    let due = ours.requests + ours.unsent;
+    let sent = job_report(report, "client")?.frames.offered_frames?;
+    let is_short = !metric.is_of_connections() && (sent as f64) < OFFERED * due as f64;
+    is_short.then(|| format!("only {sent} of {due} frames were sent"))
 }
 
 /// What may be charged to a late tester: the failure of a load, or that it was not offered.
@@ -183,7 +211,7 @@ pub(super) fn charge(
             offered: ours.held,
         },
         (TrialOutcome::NotOffered, _) => Charge::Load {
-            intended: (load * trial.duration_s) as u64,
+            intended: (load * shape.duration.as_secs_f64()) as u64,
             offered: (trial.offered * trial.duration_s) as u64,
         },
         _ => return None,
