@@ -572,6 +572,8 @@ fn what_was_not_sent_is_not_passed() {
         let run = lb::run(paper, &plan(ONEWAY));
         assert_near(run.results[0].limit, 500_000.0);
         let trial = &run.results[0].trial_log[0];
+        // Half of 20,000 frames per second was offered.
+        assert_eq!(trial.offered, 10_000.0);
         (trial.outcome, trial.reason.clone())
     };
     let (outcome, reason) = first(&mut Paper {

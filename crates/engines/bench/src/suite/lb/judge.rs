@@ -130,9 +130,10 @@ pub(super) fn judge_trial(
         _ => judge_frames(goal, load, &ours, full.map_or(0.0, |p| p.tx_pps)),
     };
     if shown.outcome == TrialOutcome::Pass
-        && let Some(reason) = not_sent(metric, shape, report, &ours, seconds)
+        && let Some((share, reason)) = not_sent(metric, shape, report, &ours, seconds)
     {
         (shown.outcome, shown.reason) = (TrialOutcome::NotOffered, reason);
+        (shown.offered, shown.through) = (shown.offered * share, shown.through * share);
     }
     if let Some((name, n)) = risen(trials.plan, &seen) {
         shown.outcome = TrialOutcome::Fail;
@@ -151,25 +152,25 @@ pub(super) fn judge_trial(
     }
 }
 
-/// Returns the reason if a part of the load was not sent that a rate of sent frames does not show: the full rate was
-/// too short because the tester stalled, or what was due did not leave it.
+/// Returns the share that was sent, and the reason, if a part of the load was not sent that a rate of sent frames does
+/// not show: the full rate was too short because the tester stalled, or what was due did not leave it.
 fn not_sent(
     metric: LbMetric,
     shape: &TrialShape,
     report: &Report,
     ours: &LbOurs,
     seconds: f64,
-) -> Option<String> {
+) -> Option<(f64, String)> {
     let asked = shape.duration.as_secs_f64();
     if seconds + EDGE_S < OFFERED * asked {
-        return Some(format!(
-            "the full rate lasted {seconds:.3} s instead of {asked:.3} s"
-        ));
+        let reason = format!("the full rate lasted {seconds:.3} s instead of {asked:.3} s");
+        return Some((seconds / asked, reason));
     }
     let due = ours.requests + ours.unsent;
     let sent = job_report(report, "client")?.frames.offered_frames?;
-    let is_short = !metric.is_of_connections() && (sent as f64) < OFFERED * due as f64;
-    is_short.then(|| format!("only {sent} of {due} frames were sent"))
+    let share = sent as f64 / due.max(1) as f64;
+    let is_short = !metric.is_of_connections() && due > 0 && share < OFFERED;
+    is_short.then(|| (share, format!("only {sent} of {due} frames were sent")))
 }
 
 /// What may be charged to a late tester: the failure of a load, or that it was not offered.
