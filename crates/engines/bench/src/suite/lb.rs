@@ -1,4 +1,4 @@
-//! The six limits of a load balancer, each a search of its own.
+//! The six limits of a load balancer, each found by a separate search.
 //!
 //! | metric | what is sent | what a trial must show |
 //! |---|---|---|
@@ -42,7 +42,7 @@ use crate::{Bench, BenchEnd, BenchRun, DeviceReading};
 const OPEN_RATE: u64 = 20_000;
 /// Default share of failed connections that `cps` tolerates.
 const CPS_FAILED: f64 = 1e-5;
-/// Maximum wait for a device to remove ended connections of which no counter tells.
+/// Maximum wait for a device to remove ended connections if no counter shows them.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// One search: a test at one frame size.
@@ -221,7 +221,7 @@ impl LbTrials<'_> {
         judge::judge_trial(self, report, readings, shape)
     }
 
-    /// What may be charged to a late tester.
+    /// Returns the result that the lateness of the tester may have caused.
     pub(super) fn charge(&self, shape: &TrialShape, trial: &SuiteTrial) -> Option<Charge> {
         judge::charge(self, shape, trial)
     }

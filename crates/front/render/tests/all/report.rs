@@ -171,7 +171,8 @@ fn junit_has_the_words_of_the_text_report() {
     for words in [
         "<testsuite name=\"cps\"",
         "<failure message=\"cps: no tested load passed\"/>",
-        "limited by",
+        "limit cps  limited by  lowest failed cps",
+        "cps         1,000  device",
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }

@@ -29,7 +29,7 @@ const EDGE_S: f64 = 0.01;
 /// Share of frames that the tester may drop in a valid trial.
 const DROPPED: f64 = 0.005;
 
-/// What a trial shows.
+/// Outcome of a trial before the lateness of the tester is considered.
 struct Shown {
     outcome: TrialOutcome,
     reason: String,
@@ -173,7 +173,7 @@ fn not_sent(
     is_short.then(|| (share, format!("only {sent} of {due} frames were sent")))
 }
 
-/// What may be charged to a late tester: the failure of a load, or that it was not offered.
+/// Returns the result that the lateness of the tester may have caused: failures, or a load that was not offered.
 pub(super) fn charge(
     trials: &LbTrials<'_>,
     shape: &TrialShape,
