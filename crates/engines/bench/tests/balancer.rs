@@ -46,6 +46,8 @@ struct Paper {
     breaks_after: usize,
     /// Number of initial runs in which the link goes down.
     downs: u32,
+    /// The link comes back before a frame is lost.
+    is_brief: bool,
     runs: usize,
     /// Selects the runs in which the tester is stopped for 80 ms of each second.
     stopped: fn(usize) -> bool,
@@ -73,6 +75,7 @@ impl Paper {
             stop_after: usize::MAX,
             breaks_after: usize::MAX,
             downs: 0,
+            is_brief: false,
             runs: 0,
             stopped: |_| false,
             late_above_pps: f64::INFINITY,
@@ -186,7 +189,10 @@ impl Bench for Paper {
         if self.downs > 0 {
             self.downs -= 1;
             server.link_downs = 1;
-            server.frames.received_frames = Some(0);
+            server.frames.received_frames = match self.is_brief {
+                true => client.frames.offered_frames,
+                false => Some(0),
+            };
         }
         let shape = &plan.loads[0].shape;
         self.now += (shape.ramp.0 + shape.duration.0 + shape.drain.0).as_nanos() as u64;
@@ -312,6 +318,8 @@ fn the_testers_limit_is_a_lower_bound() {
     let run = lb::run(&mut paper, &plan("[[test]]\nmetric = \"oneway-pps\"\n"));
     assert_eq!(run.results[0].limited_by, Some(LbLimit::Tester));
     assert_near(run.results[0].limit, 200_001.0);
+    // The device failed at no load.
+    assert_eq!(run.results[0].beyond, None);
 }
 
 const ONEWAY: &str = "[[test]]\nmetric = \"oneway-pps\"\n";
@@ -541,6 +549,16 @@ fn a_trial_that_breaks_off_is_kept_and_ends_the_benchmark() {
     let (pass, cut) = (TrialOutcome::Pass, TrialOutcome::Cut);
     assert_eq!(outcomes, [pass, pass, cut]);
     assert!(run.results[0].incomplete);
+    // A run that ends in its first trial shows no limit of the tester.
+    let mut paper = Paper {
+        breaks_after: 0,
+        ..Paper::new()
+    };
+    let result = &lb::run(&mut paper, &plan("")).results[0];
+    assert_eq!(
+        (result.limit, result.limited_by, result.late()),
+        (None, Some(LbLimit::Time), None)
+    );
     assert!(counters(&trials[2]).ours.sent_frames > 0 && run.results[0].limit.is_some());
 }
 
@@ -556,6 +574,14 @@ fn a_link_that_was_down_voids_the_trial() {
     let trials = &run.results[0].trial_log;
     assert_eq!(trials[0].outcome, TrialOutcome::Cut, "{}", trials[0].reason);
     assert_eq!(trials[0].intended, trials[1].intended);
+    // Also without a lost frame, since frames that were due did not leave.
+    let mut paper = Paper {
+        downs: 1,
+        is_brief: true,
+        ..Paper::new()
+    };
+    let trials = &lb::run(&mut paper, &plan(ONEWAY)).results[0].trial_log;
+    assert_eq!(trials[0].outcome, TrialOutcome::Cut, "{}", trials[0].reason);
     // A link that never stays up is a fault.
     let mut paper = Paper {
         downs: u32::MAX,
