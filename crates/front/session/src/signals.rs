@@ -14,6 +14,7 @@ use std::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicI32, AtomicU32, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -27,7 +28,11 @@ use signal_hook::{
 
 use crate::{StartError, bell::Alarm};
 
-/// Counts the signals that ask for the end. The first signal ends the run in order. The second ends it without waiting
+/// Time in which the same signal once more is the same request. `timeout -s INT` signals the process and then its group,
+/// and a terminal and the program that started this one may both pass on a Ctrl-C.
+const SAME_REQUEST: Duration = Duration::from_millis(250);
+
+/// Counts the requests for the end. The first signal ends the run in order. The second ends it without waiting
 /// for frames in flight. The third ends the process at once, in case the others have no effect.
 #[derive(Clone, Debug, Default)]
 pub struct Signals {
@@ -90,14 +95,19 @@ impl Signals {
         std::thread::Builder::new()
             .name("wb-signals".to_owned())
             .spawn(move || {
+                let mut last = None;
                 for signal in &mut arrivals {
                     let request = match signal {
                         SIGUSR1 => &noted.requests.counts,
                         SIGUSR2 => &noted.requests.flushes,
                         SIGHUP if captures => &noted.requests.rotations,
                         _ => {
-                            if noted.note(signal) > 2 {
-                                std::process::exit(128 + signal);
+                            let now = Instant::now();
+                            if is_new_request(last, signal, now) {
+                                last = Some((signal, now));
+                                if noted.note(signal) > 2 {
+                                    std::process::exit(128 + signal);
+                                }
                             }
                             continue;
                         }
@@ -208,6 +218,11 @@ impl Signals {
     }
 }
 
+/// Returns true if a signal is not a repetition of the last one.
+fn is_new_request(last: Option<(i32, Instant)>, signal: i32, now: Instant) -> bool {
+    last.is_none_or(|(number, at)| number != signal || now.duration_since(at) >= SAME_REQUEST)
+}
+
 /// Turns reaching the file size limit (`ulimit -f`) into a write error instead of the end of the process. Child
 /// processes keep the previous behaviour.
 pub fn survive_file_limit() {
@@ -283,6 +298,16 @@ mod tests {
         assert_eq!((signals.received(), signals.hurry()), (Some(SIGINT), false));
         assert_eq!(signals.note(SIGTERM), 2);
         assert_eq!((signals.received(), signals.hurry()), (Some(SIGINT), true));
+    }
+
+    #[test]
+    fn a_signal_that_is_delivered_twice_is_one_request() {
+        let now = Instant::now();
+        let last = Some((SIGINT, now));
+        assert!(is_new_request(None, SIGINT, now));
+        assert!(!is_new_request(last, SIGINT, now + SAME_REQUEST / 2));
+        assert!(is_new_request(last, SIGTERM, now));
+        assert!(is_new_request(last, SIGINT, now + SAME_REQUEST));
     }
 
     #[test]

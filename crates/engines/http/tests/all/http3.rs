@@ -31,6 +31,15 @@ fn streams(streams: u32) -> HttpJob {
     }
 }
 
+/// A job long enough for a request on a busy machine.
+fn lasting() -> HttpJob {
+    HttpJob {
+        duration: Some(Span::from_secs(1)),
+        timeout: Span::from_secs(1),
+        ..streams(1)
+    }
+}
+
 /// A server with this reaction to each request.
 fn each(mut answer: impl FnMut(&mut End<'_>, StreamId) + Send + 'static) -> SocketAddr {
     serve(RULES, move |end, what| {
@@ -214,7 +223,7 @@ fn what_breaks_the_protocol_ends_the_connection_under_malformed() {
             }
             true
         });
-        let outcomes = carry_out(&streams(1), address);
+        let outcomes = carry_out(&lasting(), address);
         let all = totals(&outcomes);
         only(&all, |f| f.malformed);
         assert_eq!(

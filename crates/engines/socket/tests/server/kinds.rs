@@ -37,6 +37,14 @@ fn socket() -> UdpSocket {
     socket
 }
 
+/// A free TCP port that no other test gets from the system.
+fn port_below_the_ephemeral() -> u16 {
+    let first = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
+    (first..32_000)
+        .find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .expect("a free port")
+}
+
 /// Sends a request and reads its response.
 fn transact(mut data: &TcpStream, request: usize, response: usize) {
     data.write_all(&vec![1; request]).unwrap();
@@ -368,7 +376,7 @@ fn what_was_asked_for_is_in_effect_or_said_not_to_be() {
 fn the_data_port_is_the_one_asked_for() {
     let test_server = TestServer::new();
     let mut client = test_server.client();
-    let port = socket().local_addr().unwrap().port();
+    let port = port_below_the_ephemeral();
     let response = client.omni(OmniRequest {
         data_port: port,
         server_address: WireAddress::from("127.0.0.1".parse::<std::net::IpAddr>().unwrap()),

@@ -184,7 +184,7 @@ fn a_link_that_was_down_briefly_is_not_blamed_for_a_tester_that_stood_still() {
             "--rate",
             "10kpps",
             "--duration",
-            "4s",
+            "8s",
             "--json",
             "-q",
         ]);

@@ -121,7 +121,7 @@ fn connections_are_open_until_nothing_more_is_asked() {
     for way in Way::both(&lab) {
         for (limit, code) in [(7, 0), (8, 1)] {
             let words =
-                format!("-d 500ms -c 7 --rate 500 --criteria open>={limit} http://198.19.1.2/one");
+                format!("-d 2s -c 7 --rate 500 --criteria open>={limit} http://198.19.1.2/one");
             let report = way.report(&words, code);
             assert_eq!(report["criteria"][0]["measured"], 7.0, "{way:?}");
         }
