@@ -15,7 +15,7 @@ pub(crate) use problems::measures;
 
 pub use report::{
     ConnectionTotals, LoadJobReport, LoadLive, LoadPhaseReport, LoadReport, LoadRouteReport,
-    LoadStage, LoadWorkerReport,
+    LoadStage, LoadWorkerReport, PORT_COUNTERS,
 };
 
 /// One end of connections at one port.

@@ -178,6 +178,26 @@ impl Report {
     }
 }
 
+impl Report {
+    /// The jobs of each kind as one job, for a short view: all clients of loads or, without clients, all servers, and all
+    /// HTTP loads. Captures stay apart.
+    #[must_use]
+    pub fn one_job_of_each_kind(&self) -> Self {
+        let load = self.load.as_ref().and_then(LoadReport::as_one_job);
+        let http = self.http.as_ref().and_then(HttpReport::as_one_job);
+        Self {
+            load: load.map(|job| LoadReport { jobs: vec![job] }),
+            http: http.map(|job| HttpReport {
+                jobs: vec![job],
+                ..HttpReport::default()
+            }),
+            capture: self.capture.clone(),
+            captures: self.captures.clone(),
+            ..Self::default()
+        }
+    }
+}
+
 /// Verdict of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -650,6 +670,9 @@ pub struct CaptureReport {
     pub buffer_waits: u64,
     /// Number of buffers between readers and writer.
     pub buffers: u64,
+    /// Number of empty buffers; of a capture that has ended, at its end.
+    #[serde(default)]
+    pub buffers_free: u64,
     /// Minimum number of buffers that were empty at the same time.
     pub buffers_fewest: u64,
     /// Readers.
@@ -669,8 +692,17 @@ pub struct CaptureReaderReport {
     pub read_frames: u64,
     /// Octets of these frames, with FCS.
     pub read_octets: u64,
+    /// Frames that passed the filter.
+    #[serde(default)]
+    pub filter_accept_frames: u64,
     /// Frames dropped by the kernel.
     pub kernel_drop_frames: u64,
+    /// Frames dropped for lack of a free buffer.
+    #[serde(default)]
+    pub queue_drop_frames: u64,
+    /// Number of waits for a free buffer.
+    #[serde(default)]
+    pub buffer_waits: u64,
     /// Kernel counters with the kernel's names, from which the other fields are computed. A frame may be in two
     /// counters: `rx_fill_ring_empty_descs` is part of `rx_dropped`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

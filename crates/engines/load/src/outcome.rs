@@ -7,7 +7,7 @@ use wb_tcp::{Counters, IcmpNews, Latencies};
 use crate::http::HttpOutcome;
 use crate::launch_schedule::LaunchCounters;
 use crate::neighbour_responder::ResponderCounters;
-use crate::shared::add_rx;
+use crate::shared::{LoadSnapshot, add_rx};
 use wb_model::load::LoadStage;
 
 /// Results of one phase of a run.
@@ -141,8 +141,8 @@ pub struct LoadTotals {
     pub rx: RxCounters,
     /// Phases of all workers together.
     pub phases: Vec<PhaseTotals>,
-    /// Times of the whole run.
-    pub latencies: Latencies,
+    /// Times of the whole run; none while it goes on.
+    pub latencies: Option<Box<Latencies>>,
     /// ICMP messages about its packets.
     pub icmp: IcmpNews,
     /// Some frames had no kernel timestamp, so times end when they were read.
@@ -164,7 +164,8 @@ impl LoadTotals {
             totals.tx += worker.tx;
             add_rx(&mut totals.rx, &worker.rx);
             for phase in &worker.phases {
-                totals.latencies.merge(&phase.latencies);
+                let all = totals.latencies.get_or_insert_default();
+                all.merge(&phase.latencies);
                 match totals
                     .phases
                     .iter_mut()
@@ -176,19 +177,39 @@ impl LoadTotals {
             }
         }
         totals.phases.sort_by_key(|phase| phase.phase);
-        let counters = &totals.counters;
-        totals.attempted_connections = counters.attempted;
-        totals.established_connections = counters.established;
-        totals.completed_connections = counters.completed;
-        totals.failed_connections = counters.failed();
-        totals.open_connections = counters.open;
-        totals.requests = counters.requests;
-        totals.responses = counters.responses;
-        totals.unsent_connections = totals.launch.unsent + totals.launch.no_tuple;
-        totals.unsent_requests = totals.asks.unsent + counters.requests_unsent;
-        totals.waited_requests = totals.asks.held_back + counters.requests_waited;
-        totals.dropped_tx_frames = totals.tx.refused_frames;
-        totals
+        totals.derived()
+    }
+
+    /// Totals so far of workers that still run, from the sum of their states. There are no phases and distributions.
+    #[must_use]
+    pub fn so_far(workers: &LoadSnapshot) -> Self {
+        let totals = Self {
+            counters: workers.counters,
+            launch: workers.launch,
+            asks: workers.asks,
+            responder: workers.responder,
+            tx: workers.tx,
+            rx: workers.rx,
+            ..Self::default()
+        };
+        totals.derived()
+    }
+
+    /// Sets the totals that follow from the counters.
+    fn derived(mut self) -> Self {
+        let counters = &self.counters;
+        self.attempted_connections = counters.attempted;
+        self.established_connections = counters.established;
+        self.completed_connections = counters.completed;
+        self.failed_connections = counters.failed();
+        self.open_connections = counters.open;
+        self.requests = counters.requests;
+        self.responses = counters.responses;
+        self.unsent_connections = self.launch.unsent + self.launch.no_tuple;
+        self.unsent_requests = self.asks.unsent + counters.requests_unsent;
+        self.waited_requests = self.asks.held_back + counters.requests_waited;
+        self.dropped_tx_frames = self.tx.refused_frames;
+        self
     }
 
     /// Returns true if every connection is accounted for.

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError, TryLockError};
 
 use crossbeam_utils::CachePadded;
-use wb_measure::ShownOutline;
+use wb_measure::{ShownOutline, Summary};
 use wb_model::http::HttpTotals;
 use wb_model::load::LoadStage;
 use wb_port::{RxCounters, TxCounters};
@@ -17,20 +17,39 @@ use crate::neighbour_responder::ResponderCounters;
 pub struct LiveTimes {
     /// Number of samples.
     pub count: u64,
-    /// Sum of the samples, modulo 2^64.
-    pub sum: u64,
+    /// Sum of the samples.
+    pub sum: u128,
 }
 
 impl LiveTimes {
     #[inline]
     pub(crate) fn record(&mut self, ns: u64) {
         self.count += 1;
-        self.sum = self.sum.wrapping_add(ns);
+        self.sum += u128::from(ns);
     }
 
     fn merge(&mut self, other: &Self) {
         self.count += other.count;
-        self.sum = self.sum.wrapping_add(other.sum);
+        self.sum += other.sum;
+    }
+
+    /// Mean of the samples since an earlier time, in ns; `None` if there are none.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)]
+    pub fn mean_since(&self, earlier: &Self) -> Option<f64> {
+        let samples = self.count.saturating_sub(earlier.count);
+        let sum = self.sum.saturating_sub(earlier.sum);
+        (samples > 0).then(|| sum as f64 / samples as f64)
+    }
+
+    /// Number and mean of the samples.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        Summary {
+            samples: self.count,
+            mean: self.mean_since(&Self::default()),
+            ..Summary::default()
+        }
     }
 }
 

@@ -176,7 +176,7 @@ impl Observer for Watched<'_> {
         self.observer.started();
     }
 
-    fn view(&mut self, view: &View) {
+    fn view(&mut self, view: &View<'_>) {
         publish(|seen| seen.snapshot = Some(view.snapshot.clone()));
         self.observer.view(view);
     }

@@ -286,7 +286,7 @@ pub(crate) fn carry_out(
     let mut shown = Instant::now();
     let mut watched = Watched {
         live: Live::new(&prepared, output.has_screen(), &environment),
-        tell: |view: &View, on_screen| {
+        tell: |view: &View<'_>, on_screen| {
             if live_json {
                 print(&wb_render::json::snapshot(&kind, &view.snapshot));
             } else if !(quiet || on_screen || is_brief(&view.snapshot, shown)) {

@@ -25,7 +25,7 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termios},
 };
-use wb_model::{JobKind, Phase, Plan, Snapshot, timeline::Timeline};
+use wb_model::{JobKind, Phase, Plan, Report, Snapshot, timeline::Timeline};
 use wb_session::{Environment, Observer, Prepared, Signals, Steer, Steering, View};
 use wb_tui::{About, Action, Keys, Reading, Screen};
 
@@ -179,7 +179,10 @@ impl Live {
         let wanted = wanted && planned.is_none_or(|planned| planned > LEAST);
         let mut live = Self::about(about, wanted, signals, &Steering::default());
         live.tell(true, |screen| {
-            screen.take(&Snapshot::at(0, ns(interval), Phase::Running));
+            screen.take(
+                &Snapshot::at(0, ns(interval), Phase::Running),
+                &Report::default(),
+            );
         });
         live
     }
@@ -218,13 +221,13 @@ impl Live {
     }
 
     /// Shows a view. Returns false if the screen is not open, so that a line may be printed instead.
-    pub(crate) fn view(&mut self, view: &View) -> bool {
+    pub(crate) fn view(&mut self, view: &View<'_>) -> bool {
         let may_open = !view.done && self.is_long(view);
-        self.tell(may_open, |screen| screen.take(&view.snapshot))
+        self.tell(may_open, |screen| screen.take(&view.snapshot, view.report))
     }
 
     #[allow(clippy::cast_precision_loss)]
-    fn is_long(&self, view: &View) -> bool {
+    fn is_long(&self, view: &View<'_>) -> bool {
         let s = &view.snapshot;
         match s.progress.filter(|p| *p > 0.0) {
             Some(progress) => s.elapsed_ns as f64 / progress > LEAST.as_nanos() as f64 * 1.01,
@@ -240,12 +243,12 @@ pub(crate) struct Watched<F> {
     pub(crate) tell: F,
 }
 
-impl<F: FnMut(&View, bool)> Observer for Watched<F> {
+impl<F: FnMut(&View<'_>, bool)> Observer for Watched<F> {
     fn recorded(&mut self, timeline: &Timeline) {
         self.live.recorded(timeline);
     }
 
-    fn view(&mut self, view: &View) {
+    fn view(&mut self, view: &View<'_>) {
         let shown = self.live.view(view);
         (self.tell)(view, shown);
     }

@@ -23,6 +23,7 @@ use wb_machine::{clock::monotonic_ns, descriptors::keep_limit};
 use wb_model::{
     JobKind, Lateness, LatenessReport, Phase, Plan, PortPlan, Snapshot,
     bench::{BenchLive, SuiteResult},
+    load::LoadReport,
     plan::Procedure,
     report::PortReport,
     timeline::Row,
@@ -31,10 +32,11 @@ use wb_model::{
 use self::findings::{Findings, TestOutcome};
 use crate::{
     End, Environment, Extras, Signals, StartError, View,
-    engine::{Ended, Engine, EngineState, Launch, Observer, Sample, Settled, Stop},
+    engine::{Ended, Engine, EngineState, Launch, Observer, Outcome, Stop},
     ports::{self, OpenPort},
     prepare,
     probes::Watched,
+    report::Part,
     workers::Workers,
 };
 
@@ -57,6 +59,9 @@ fn read_all(probes: &[Watched]) -> DeviceReading {
     reading
 }
 
+/// State of the search or of the current trial, with the loads of the trial so far.
+type News = (Snapshot, Option<LoadReport>);
+
 /// Trials on real ports.
 struct Ports {
     environment: Environment,
@@ -69,7 +74,7 @@ struct Ports {
     ports: Vec<PortReport>,
     /// Notified once, when the first trial has been prepared.
     ready: Option<Sender<()>>,
-    news: Sender<Snapshot>,
+    news: Sender<News>,
     start_ns: u64,
     stop: Arc<AtomicBool>,
     /// State of the current trial.
@@ -94,7 +99,7 @@ fn follow(probes: &[Watched], every: Duration, over: &AtomicBool) -> Vec<DeviceR
 struct TrialObserver<'a> {
     start_ns: u64,
     live: Option<BenchLive>,
-    news: &'a Sender<Snapshot>,
+    news: &'a Sender<News>,
     /// Notified when the first frame is sent.
     begins: Sender<()>,
 }
@@ -104,14 +109,15 @@ impl Observer for TrialObserver<'_> {
         let _ = self.begins.send(());
     }
 
-    fn view(&mut self, view: &View) {
+    fn view(&mut self, view: &View<'_>) {
         if !view.done {
-            let _ = self.news.send(Snapshot {
+            let snapshot = Snapshot {
                 elapsed_ns: monotonic_ns().saturating_sub(self.start_ns),
                 progress: None,
                 bench: self.live.clone(),
                 ..view.snapshot.clone()
-            });
+            };
+            let _ = self.news.send((snapshot, view.report.load.clone()));
         }
     }
 }
@@ -191,7 +197,7 @@ impl Ports {
             ..Snapshot::at(self.elapsed_ns(), interval, Phase::Running)
         };
         // At the end of a run that broke, the receiver is gone.
-        let _ = self.news.send(snapshot);
+        let _ = self.news.send((snapshot, None));
     }
 }
 
@@ -300,7 +306,9 @@ pub(crate) struct Benchmark {
     worker: Workers<BenchOutcome>,
     stop: Arc<AtomicBool>,
     start_ns: u64,
-    news: Option<Receiver<Snapshot>>,
+    news: Option<Receiver<News>>,
+    /// News for the next view.
+    shown: Option<News>,
     /// True if the last snapshot has been sent.
     final_sent: bool,
     outcome: Option<BenchOutcome>,
@@ -348,6 +356,7 @@ impl Benchmark {
             stop: Arc::new(AtomicBool::new(false)),
             start_ns: 0,
             news: None,
+            shown: None,
             final_sent: false,
             outcome: None,
         })
@@ -444,21 +453,34 @@ impl Engine for Benchmark {
         true
     }
 
-    fn news(&mut self) -> Vec<Snapshot> {
+    fn has_news(&mut self) -> bool {
         let over = self.worker.all_over();
-        let mut news: Vec<Snapshot> = self.news.iter().flat_map(Receiver::try_iter).collect();
-        if over && !self.final_sent {
+        let news = self.news.as_ref();
+        self.shown = news.and_then(|news| news.try_recv().ok());
+        if self.shown.is_none() && over && !self.final_sent {
             self.final_sent = true;
             let elapsed_ns = monotonic_ns().saturating_sub(self.start_ns);
             let interval_ns = self.base.interval.as_nanos();
-            news.push(Snapshot::at(elapsed_ns, interval_ns, Phase::Done));
+            let over = Snapshot::at(elapsed_ns, interval_ns, Phase::Done);
+            self.shown = Some((over, None));
         }
-        news
+        self.shown.is_some()
     }
 
-    fn sample(&mut self, now: u64) -> Sample {
-        let elapsed_ns = now.saturating_sub(self.start_ns);
-        Snapshot::at(elapsed_ns, self.base.interval.as_nanos(), Phase::Running).into()
+    fn fill(&self, part: &mut Part<'_>) {
+        if let Some((snapshot, load)) = &self.shown {
+            part.report.totals = snapshot.totals;
+            part.report.load.clone_from(load);
+        }
+        let probes = self.probes.iter().map(Watched::report);
+        part.report.probes.extend(probes);
+    }
+
+    /// The trials are separate runs with their own snapshots.
+    fn show(&mut self, snapshot: &mut Snapshot, _now_ns: u64) {
+        if let Some((of_trial, _)) = self.shown.take() {
+            *snapshot = of_trial;
+        }
     }
 
     /// The trials are separate runs with their own records.
@@ -478,7 +500,7 @@ impl Engine for Benchmark {
         }
     }
 
-    fn settle(&mut self, _ended: &Ended) -> Settled {
+    fn settle(&mut self, part: &mut Part<'_>, _ended: &Ended) -> Outcome {
         let (results, warnings, ports) = match self.outcome.take() {
             Some(outcome) => (outcome.results, outcome.warnings, outcome.ports),
             None => Default::default(),
@@ -502,7 +524,7 @@ impl Engine for Benchmark {
             all: lateness_of(&results),
             may_have_caused: None,
         };
-        Settled {
+        let outcome = Outcome {
             excuse: excuse.filter(|_| !broke),
             broken: own.broken,
             nothing: own.nothing,
@@ -511,12 +533,14 @@ impl Engine for Benchmark {
             lateness,
             criteria: criteria.into_iter().map(|(report, _)| report).collect(),
             limited_by: findings.limited_by(),
-            probes: self.probes.iter().map(Watched::report).collect(),
-            results,
             warnings: warnings.into_iter().collect(),
-            ports,
-            ..Settled::default()
-        }
+            ..Outcome::default()
+        };
+        self.shown = None;
+        self.fill(part);
+        part.report.results = results;
+        ports.into_iter().for_each(|port| part.port(port));
+        outcome
     }
 }
 

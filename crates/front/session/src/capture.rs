@@ -23,7 +23,7 @@ use wb_machine::{
     user::KeptPrivileges,
 };
 use wb_model::{
-    CaptureLive, Driver, JobKind, Phase, Plan, PortPlan, Snapshot, Totals,
+    Driver, JobKind, Phase, Plan, PortPlan, Snapshot,
     capture::{CaptureJob, CaptureOutput, Direction, Stamps},
     counted,
     timeline::Row,
@@ -31,17 +31,18 @@ use wb_model::{
 use wb_packet::{Fanout, FilterOp, PacketOptions};
 use wb_port::QueuePair;
 
-pub use wb_capture::{CaptureSnapshot, FrameSink, ReaderSnapshot, SinkEnd, SinkFlush, SinkFrame};
+pub use wb_capture::{FrameSink, SinkEnd, SinkFlush, SinkFrame};
 
 use crate::{
     Signals, StartError, SystemClock,
     commands::Commands,
-    engine::{Ended, Engine, EngineState, Launch, Request, Sample, Settled, Stop},
+    engine::{Ended, Engine, EngineState, Launch, Outcome, Request, Stop},
     ports::{
         AnyQueue, OpenPort, Tap, Use, Wire, capture_xdp_options, locate_wire, open_capture,
         open_virtual, require_link, total_memory,
     },
     prepare::Opening,
+    report::Part,
     workers::{OnQueue, Workers},
 };
 
@@ -109,8 +110,6 @@ pub(crate) struct Captures {
     /// Interface counters at the start.
     before: Vec<BTreeMap<String, u64>>,
     start_ns: u64,
-    sampled_ns: u64,
-    sampled: ReaderSnapshot,
     /// Time when the interfaces were last read, for the statistics in the files, in ns.
     recorded_ns: u64,
     /// Time when the size of the files was last compared with the limit, in ns.
@@ -118,6 +117,8 @@ pub(crate) struct Captures {
     next_file: u64,
     readers: Workers<ReaderOutcome>,
     writing: Workers<WriterOutcome>,
+    /// Port and queue of each reader.
+    seats: Vec<(usize, u32)>,
     /// Port and queue of each reader that has an outcome.
     places: Vec<(usize, u32)>,
     outcomes: Vec<ReaderOutcome>,
@@ -215,13 +216,12 @@ impl Captures {
             signals: opening.environment.signals.clone(),
             before: Vec::new(),
             start_ns: 0,
-            sampled_ns: 0,
-            sampled: ReaderSnapshot::default(),
             recorded_ns: 0,
             looked_ns: 0,
             next_file: u64::MAX,
             readers: Workers::new(&Arc::default()),
             writing: Workers::new(&Arc::default()),
+            seats: Vec::new(),
             places: Vec::new(),
             outcomes: Vec::new(),
             written: None,
@@ -584,10 +584,6 @@ impl OnQueue for ReadTask {
     }
 }
 
-fn rate(now: u64, before: u64, interval_ns: u64) -> Option<f64> {
-    crate::clock::rate(now.saturating_sub(before), interval_ns)
-}
-
 /// Interval between reads of the interfaces' drop counters for the statistics in the files, in ns.
 const INTERFACE_INTERVAL_NS: u64 = 1_000_000_000;
 /// Interval at which the size of the files is compared with the limit, in ns.
@@ -612,7 +608,7 @@ impl Captures {
             }
             queue.give(read)
         })?;
-        self.places.push((slot.port, slot.queue_number));
+        self.seats.push((slot.port, slot.queue_number));
         Ok(())
     }
 
@@ -709,7 +705,7 @@ impl Engine for Captures {
 
     fn begin(&mut self, start_ns: u64) {
         self.before = self.ports.iter().map(OpenPort::counters).collect();
-        (self.start_ns, self.sampled_ns, self.recorded_ns) = (start_ns, start_ns, start_ns);
+        (self.start_ns, self.recorded_ns) = (start_ns, start_ns);
     }
 
     fn stop(&mut self, how: Stop) {
@@ -761,44 +757,18 @@ impl Engine for Captures {
         }
     }
 
-    fn sample(&mut self, now: u64) -> Sample {
-        let counters = self.shared.snapshot();
-        let total = counters.total();
-        let interval_ns = now.saturating_sub(self.sampled_ns).max(1);
-        self.sampled_ns = now;
-        let elapsed_ns = now.saturating_sub(self.start_ns);
-        let whole = self.job.duration.map(|d| d.as_nanos().max(1));
-        let phase = match self.control.is_stopped() {
+    fn fill(&self, part: &mut Part<'_>) {
+        report::fill(self, part);
+    }
+
+    fn show(&mut self, snapshot: &mut Snapshot, _now_ns: u64) {
+        let elapsed_ns = snapshot.elapsed_ns as f64;
+        let whole = self.job.duration.map(|d| d.as_nanos().max(1) as f64);
+        snapshot.progress = whole.map(|whole_ns| (elapsed_ns / whole_ns).min(1.0));
+        snapshot.phase = match self.control.is_stopped() {
             true => Phase::Drain,
             false => Phase::Running,
         };
-        let live = CaptureLive {
-            read_frames: total.read_frames,
-            kernel_drop_frames: total.dropped_frames,
-            written_frames: counters.written_frames,
-            file_octets: counters.file_octets,
-        };
-        let named = self.key.iter().map(|key| (key.clone(), live));
-        let snapshot = Snapshot {
-            progress: whole.map(|w| (elapsed_ns as f64 / w as f64).min(1.0)),
-            totals: Totals {
-                received_frames: Some(total.read_frames),
-                rx_dropped_frames: Some(total.dropped_frames),
-                received_octets: Some(total.read_octets),
-                ..Totals::default()
-            },
-            received_pps: rate(total.read_frames, self.sampled.read_frames, interval_ns),
-            received_l2_bps: rate(total.read_octets, self.sampled.read_octets, interval_ns)
-                .map(|octets| 8.0 * octets),
-            captures: named.collect(),
-            capture: self.key.is_none().then_some(live),
-            ..Snapshot::at(elapsed_ns, interval_ns, phase)
-        };
-        self.sampled = total;
-        Sample {
-            capture: Some(counters),
-            ..snapshot.into()
-        }
     }
 
     fn record(&self, row: &mut Row<'_>) {
@@ -818,12 +788,11 @@ impl Engine for Captures {
 
     fn join(&mut self) -> Option<String> {
         let mut broken = None;
-        let places = std::mem::take(&mut self.places);
-        for (place, outcome) in places.into_iter().zip(self.readers.join()) {
+        for (place, outcome) in self.seats.iter().zip(self.readers.join()) {
             match outcome {
                 Some(outcome) => {
                     self.outcomes.push(outcome);
-                    self.places.push(place);
+                    self.places.push(*place);
                 }
                 None => broken = Some("a reader panicked; its counts are missing".to_owned()),
             }
@@ -858,8 +827,8 @@ impl Engine for Captures {
         broken
     }
 
-    fn settle(&mut self, ended: &Ended) -> Settled {
-        report::settle(self, ended)
+    fn settle(&mut self, part: &mut Part<'_>, ended: &Ended) -> Outcome {
+        report::settle(self, part, ended)
     }
 }
 

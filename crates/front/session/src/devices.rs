@@ -11,15 +11,15 @@ use std::{
 
 use wb_machine::ethtool::Ethtool;
 use wb_model::{
-    Driver, JobKind, Phase, Plan, PortPlan, SendWay, Snapshot, Totals,
+    Driver, JobKind, Phase, Plan, PortPlan, SendWay, Snapshot,
     device::{DeviceConfig, DeviceJob, Flags, Interface},
     timeline::Row,
 };
 use wb_pktgen_device::{Start, Walker};
 use wb_port::{QueuePair, offload::Refusal};
 use wb_traffic::{
-    CounterValues, DeviceOffload, DeviceTurn, TrafficControl, WatchOutcome, device_sender,
-    run_devices, run_watcher,
+    DeviceOffload, DeviceTurn, TrafficControl, WatchOutcome, device_sender, run_devices,
+    run_watcher,
 };
 use wb_xdp::consume::Consumer;
 
@@ -30,7 +30,7 @@ pub use wb_traffic::{
 use crate::{
     StartError, SystemClock,
     clock::wall_of_start,
-    engine::{Ended, Engine, EngineState, Launch, Sample, Settled, Stop},
+    engine::{Ended, Engine, EngineState, Launch, Outcome, Stop},
     guard::{Guard, Source},
     machine::describe,
     ports::{
@@ -38,6 +38,7 @@ use crate::{
         require_link,
     },
     prepare::Opening,
+    report::Part,
     traffic::live::refuse,
     workers::{OnQueue, Workers},
 };
@@ -90,7 +91,6 @@ pub(crate) struct Devices {
     senders: Workers<Vec<DeviceOutcome>>,
     sent_by: Vec<Vec<usize>>,
     watchers: Workers<WatchOutcome>,
-    live: DeviceSnapshots,
     start_ns: u64,
     stopping: bool,
     /// Time at which the wait for packets in flight ends.
@@ -216,7 +216,6 @@ impl Devices {
             senders: Workers::new(&Arc::default()),
             sent_by: Vec::new(),
             watchers: Workers::new(&Arc::default()),
-            live: DeviceSnapshots::default(),
             start_ns: 0,
             stopping: false,
             drain_until: None,
@@ -553,7 +552,6 @@ impl Engine for Devices {
 
     fn begin(&mut self, start_ns: u64) {
         self.start_ns = start_ns;
-        self.live = DeviceSnapshots::new(start_ns);
         if !self.handles.is_empty() {
             let since_ns = wall_of_start(start_ns);
             self.watches
@@ -590,14 +588,15 @@ impl Engine for Devices {
         self.drain_until.unwrap_or_else(|| self.watch_until())
     }
 
-    fn sample(&mut self, now: u64) -> Sample {
-        let phase = match self.drain_until {
+    fn fill(&self, part: &mut Part<'_>) {
+        report::fill(self, part);
+    }
+
+    fn show(&mut self, snapshot: &mut Snapshot, _now_ns: u64) {
+        snapshot.phase = match self.drain_until {
             Some(_) => Phase::Drain,
             None => Phase::Running,
         };
-        self.live
-            .snapshot(&self.handles, &self.watches, now, phase)
-            .into()
     }
 
     fn record(&self, row: &mut Row<'_>) {
@@ -642,83 +641,11 @@ impl Engine for Devices {
             .or_else(|| fault.map(ToString::to_string))
     }
 
-    fn settle(&mut self, ended: &Ended) -> Settled {
-        report::settle(self, ended)
+    fn settle(&mut self, part: &mut Part<'_>, ended: &Ended) -> Outcome {
+        report::settle(self, part, ended)
     }
 
     fn devices(&mut self) -> Vec<Option<DeviceOutcome>> {
         std::mem::take(&mut self.outcomes)
-    }
-}
-
-/// State from which snapshots are made.
-#[derive(Default)]
-struct DeviceSnapshots {
-    start_ns: u64,
-    last: CounterValues,
-    last_watched: (u64, u64),
-    last_ns: u64,
-}
-
-impl DeviceSnapshots {
-    fn new(start_ns: u64) -> Self {
-        Self {
-            start_ns,
-            last_ns: start_ns,
-            ..Self::default()
-        }
-    }
-
-    fn snapshot(
-        &mut self,
-        handles: &[Arc<DeviceHandle>],
-        watches: &[WatchQueue],
-        now: u64,
-        phase: Phase,
-    ) -> Snapshot {
-        let mut sum = CounterValues::default();
-        for handle in handles {
-            sum += handle.counters().read();
-        }
-        let mut watched = (0, 0);
-        for queue in watches {
-            let (row, _) = queue.handle.results();
-            watched = (
-                watched.0 + row.packets,
-                watched.1 + row.bytes + 4 * row.packets,
-            );
-        }
-        let (sends, receives) = (!handles.is_empty(), !watches.is_empty());
-        let interval = now.saturating_sub(self.last_ns).max(1);
-        let per_second = |a: u64, b: u64| crate::clock::rate(a.saturating_sub(b), interval);
-        let (last, last_watched) = (self.last, self.last_watched);
-        let elapsed = now.saturating_sub(self.start_ns);
-        let snapshot = Snapshot {
-            totals: Totals {
-                offered_frames: sends.then_some(sum.offered_frames),
-                offered_octets: sends.then_some(sum.offered_octets),
-                refused_frames: sends.then_some(sum.refused_frames),
-                received_frames: receives.then_some(watched.0),
-                received_octets: receives.then_some(watched.1),
-                ..Totals::default()
-            },
-            offered_pps: sends
-                .then(|| per_second(sum.offered_frames, last.offered_frames))
-                .flatten(),
-            received_pps: receives
-                .then(|| per_second(watched.0, last_watched.0))
-                .flatten(),
-            offered_l2_bps: sends
-                .then(|| per_second(sum.offered_octets, last.offered_octets))
-                .flatten()
-                .map(|octets| 8.0 * octets),
-            received_l2_bps: receives
-                .then(|| per_second(watched.1, last_watched.1))
-                .flatten()
-                .map(|octets| 8.0 * octets),
-            ..Snapshot::at(elapsed, interval, phase)
-        };
-        (self.last, self.last_watched, self.last_ns) = (sum, watched, now);
-        snapshot
     }
 }

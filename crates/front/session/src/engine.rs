@@ -3,22 +3,15 @@
 use std::{any::Any, collections::BTreeMap, os::fd::BorrowedFd, sync::Arc};
 
 use wb_model::{
-    JobKind, Lateness, LatenessReport, LimitedBy, Snapshot, Summary, Totals,
-    bench::{ProbeReport, SuiteResult},
-    http::HttpReport,
-    load::LoadReport,
-    report::{
-        CaptureReport, CriterionReport, FlowReport, JobReport, OutageReport, PortReport, Rates,
-        WorkerReport,
-    },
-    socket::SocketReport,
+    JobKind, Lateness, LatenessReport, LimitedBy, Report, Snapshot, Summary,
+    report::{CriterionReport, PortReport},
     timeline::{Row, Timeline},
 };
 
 use wb_measure::NamedHistogram;
 use wb_traffic::DeviceOutcome;
 
-use crate::{End, StartError, bell::Alarm, ports::OpenPort};
+use crate::{End, StartError, bell::Alarm, ports::OpenPort, report::Part};
 
 /// Time between the start order and the first frame or connection, for all workers to be ready, in ns.
 pub(crate) const LEAD_NS: u64 = 30_000_000;
@@ -147,28 +140,11 @@ impl Stamping {
     }
 }
 
-/// The final account of one engine: its part of the report.
+/// What a run's verdict needs from an engine that has ended.
 #[derive(Default)]
-pub(crate) struct Settled {
-    /// Name of the job, if the account covers one of several jobs of its kind.
+pub(crate) struct Outcome {
+    /// Name of the job, if the engine has one of several jobs of its kind.
     pub(crate) job: Option<String>,
-    pub(crate) totals: Totals,
-    pub(crate) rates: Rates,
-    pub(crate) times: Times,
-    /// Outages of all jobs.
-    pub(crate) outages: Option<OutageReport>,
-    pub(crate) jobs: Vec<JobReport>,
-    pub(crate) first_flow: Option<u32>,
-    pub(crate) flows: Vec<FlowReport>,
-    pub(crate) flows_omitted: u64,
-    pub(crate) workers: Vec<WorkerReport>,
-    pub(crate) ports: Vec<PortReport>,
-    pub(crate) capture: Option<CaptureReport>,
-    pub(crate) load: Option<LoadReport>,
-    pub(crate) http: Option<HttpReport>,
-    pub(crate) socket: Option<SocketReport>,
-    pub(crate) probes: Vec<ProbeReport>,
-    pub(crate) results: Vec<SuiteResult>,
     pub(crate) distributions: Vec<NamedHistogram>,
     /// Criteria that judge the engine, with their results.
     pub(crate) criteria: Vec<CriterionReport>,
@@ -195,19 +171,10 @@ pub(crate) struct Settled {
     pub(crate) stamping: Stamping,
 }
 
-impl Settled {
+impl Outcome {
     /// Lateness of the engine's workers.
     pub(crate) fn late(&self) -> &Lateness {
         &self.lateness.all
-    }
-
-    /// Returns true if the engine sent frames from this port.
-    pub(crate) fn sent_from(&self, port: &str) -> bool {
-        let sent = |totals: &Totals| totals.offered_frames.is_some_and(|n| n > 0);
-        let mut jobs = self.jobs.iter();
-        let mut loads = self.load.iter().flat_map(|load| &load.jobs);
-        jobs.any(|job| job.tx.as_deref() == Some(port) && sent(&job.totals))
-            || loads.any(|job| job.port == port && sent(&job.frames))
     }
 
     /// Returns why failed criteria say nothing about the device.
@@ -270,18 +237,22 @@ pub(crate) trait Engine: Any + Send {
         false
     }
 
-    /// Returns true if the engine has separate times for snapshots instead of the plan's interval.
+    /// Returns true if the engine has separate times for views instead of the plan's interval.
     fn has_own_times(&self) -> bool {
         false
     }
 
-    /// Returns snapshots that were due at the engine's own times, each once.
-    fn news(&mut self) -> Vec<Snapshot> {
-        Vec::new()
+    /// Takes the next news of an engine with separate times. Returns true if there was one: a view follows.
+    fn has_news(&mut self) -> bool {
+        false
     }
 
-    /// Returns the current state of the engine's measurements.
-    fn sample(&mut self, now_ns: u64) -> Sample;
+    /// Fills the engine's part of the report so far: counts, and means of times; no distributions and no flows.
+    fn fill(&self, part: &mut Part<'_>);
+
+    /// Adds to the snapshot of a view what no report has: the phase, the progress, means of the last interval. Values that
+    /// a snapshot has once are kept only from the first engine.
+    fn show(&mut self, snapshot: &mut Snapshot, now_ns: u64);
 
     /// Records the counters so far. The intervals of snapshots are not affected.
     fn record(&self, row: &mut Row<'_>);
@@ -289,8 +260,8 @@ pub(crate) trait Engine: Any + Send {
     /// Waits for the workers. Returns a description of what broke.
     fn join(&mut self) -> Option<String>;
 
-    /// Settles the final account.
-    fn settle(&mut self, ended: &Ended) -> Settled;
+    /// Fills the engine's part of the final report.
+    fn settle(&mut self, part: &mut Part<'_>, ended: &Ended) -> Outcome;
 
     /// Outcomes of the engine's packet devices.
     fn devices(&mut self) -> Vec<Option<DeviceOutcome>> {
@@ -298,31 +269,13 @@ pub(crate) trait Engine: Any + Send {
     }
 }
 
-/// State of an engine at an instant.
-pub(crate) struct Sample {
-    pub(crate) snapshot: Snapshot,
-    pub(crate) load: Option<crate::load::LoadDetail>,
-    pub(crate) capture: Option<wb_capture::CaptureSnapshot>,
-}
-
-impl From<Snapshot> for Sample {
-    fn from(snapshot: Snapshot) -> Self {
-        Self {
-            snapshot,
-            load: None,
-            capture: None,
-        }
-    }
-}
-
 /// State of a run at an instant.
-pub struct View {
+pub struct View<'a> {
     /// Snapshot, as all readers see it.
     pub snapshot: Snapshot,
-    /// Details of the loads.
-    pub load: Option<crate::load::LoadDetail>,
-    /// Details of the captures.
-    pub capture: Option<wb_capture::CaptureSnapshot>,
+    /// Report so far: counts, and means of times; no distributions and no flows. In a benchmark, its frames and loads are
+    /// those of the current trial.
+    pub report: &'a Report,
     /// True if a signal asked for the counts.
     pub asked: bool,
     /// True for the last view: all engines have ended.
@@ -336,11 +289,11 @@ pub trait Observer {
     /// Called before each view, with all records so far.
     fn recorded(&mut self, _timeline: &Timeline) {}
     /// Called once per interval, whenever a signal asks for the counts, and at the end.
-    fn view(&mut self, view: &View);
+    fn view(&mut self, view: &View<'_>);
 }
 
-impl<F: FnMut(&View)> Observer for F {
-    fn view(&mut self, view: &View) {
+impl<F: FnMut(&View<'_>)> Observer for F {
+    fn view(&mut self, view: &View<'_>) {
         self(view);
     }
 }

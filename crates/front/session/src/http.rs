@@ -17,17 +17,21 @@ use wb_http::{
     Script, ThreadTask,
 };
 use wb_model::{
-    JobKind, Phase, Plan, Snapshot, counted,
-    http::{HttpJob, HttpLive, HttpTotals, HttpUrl, HttpVersion, ServerAddress},
+    JobKind, Phase, Plan, Snapshot, Summary, counted,
+    http::{
+        HttpJob, HttpJobReport, HttpLive, HttpReport, HttpTotals, HttpUrl, HttpVersion,
+        ServerAddress,
+    },
     timeline::Row,
 };
 
 use crate::{
     Environment, StartError,
-    engine::{Ended, Engine, EngineState, Launch, Sample, Settled, Stop},
+    engine::{Ended, Engine, EngineState, Launch, Outcome, Stop},
     guard::{Guard, needs_no_zone},
     input::{LARGEST_DATA, read_file},
     ports::OpenPort,
+    report::Part,
     workers::{LastOutlineRequest, Workers},
 };
 
@@ -61,10 +65,9 @@ pub(crate) struct Https {
     jobs: Vec<Job>,
     workers: Workers<HttpThreadOutcome>,
     starts: Vec<Sender<u64>>,
-    start_ns: u64,
     /// SYN segments that were retransmitted before the run.
     repeated_syns: Option<u64>,
-    last: (u64, LiveHttpState),
+    last: Moment,
     asked: LastOutlineRequest,
     outcomes: Vec<Option<HttpThreadOutcome>>,
     /// Warnings found before the run.
@@ -275,9 +278,8 @@ impl Https {
             jobs,
             workers: Workers::new(&Arc::default()),
             starts: Vec::new(),
-            start_ns: 0,
             repeated_syns: None,
-            last: (0, LiveHttpState::default()),
+            last: Moment::default(),
             asked: LastOutlineRequest::default(),
             outcomes: Vec::new(),
             warnings,
@@ -289,15 +291,17 @@ impl Https {
     }
 
     fn live(&self) -> LiveHttpState {
-        self.controls()
-            .map(|c| c.live())
-            .fold(LiveHttpState::default(), |a, b| LiveHttpState {
-                totals: a.totals + b.totals,
-                latency_ns: a.latency_ns + b.latency_ns,
-                answers: a.answers + b.answers,
-                draining: a.draining || b.draining,
-            })
+        sum_of(self.controls().map(|control| control.live()))
     }
+}
+
+fn sum_of(threads: impl Iterator<Item = LiveHttpState>) -> LiveHttpState {
+    threads.fold(LiveHttpState::default(), |a, b| LiveHttpState {
+        totals: a.totals + b.totals,
+        latency_ns: a.latency_ns + b.latency_ns,
+        answers: a.answers + b.answers,
+        draining: a.draining || b.draining,
+    })
 }
 
 /// Records the totals so far, and the number and sum of the response times.
@@ -336,10 +340,12 @@ fn record(row: &mut Row<'_>, totals: &HttpTotals, times: (u64, u64)) {
     row.level("http", "in_flight", "requests", totals.in_flight as f64);
 }
 
-/// Calculates the progress between two times. Each side has the totals so far, and the number and sum of the response
-/// times.
+/// State at a time in ns: the totals so far, and the number and sum of the response times.
+type Moment = (u64, HttpTotals, (u64, u64));
+
+/// Figures of the interval between two times.
 #[allow(clippy::cast_precision_loss)]
-fn between(from: (u64, HttpTotals, (u64, u64)), to: (u64, HttpTotals, (u64, u64))) -> HttpLive {
+fn between(from: Moment, to: Moment) -> HttpLive {
     let seconds = to.0.saturating_sub(from.0) as f64 / 1e9;
     let rate = |n: u64| match seconds > 0.0 {
         true => n as f64 / seconds,
@@ -405,7 +411,6 @@ impl Engine for Https {
     }
 
     fn begin(&mut self, start_ns: u64) {
-        self.start_ns = start_ns;
         self.repeated_syns = wb_machine::counters::repeated_syns();
         self.last.0 = start_ns;
         for start in self.starts.drain(..) {
@@ -435,23 +440,38 @@ impl Engine for Https {
         }
     }
 
-    fn sample(&mut self, now: u64) -> Sample {
-        let at = (now, self.live());
-        let of =
-            |(at, live): (u64, LiveHttpState)| (at, live.totals, (live.answers, live.latency_ns));
-        let http = between(of(self.last), of(at));
-        let phase = match at.1.draining {
+    #[allow(clippy::cast_precision_loss)]
+    fn fill(&self, part: &mut Part<'_>) {
+        let jobs = self.plan.http_jobs.iter().zip(&self.jobs);
+        let jobs = jobs.map(|(plan, job)| {
+            let live = sum_of(job.controls.iter().map(|control| control.live()));
+            let mean = live.latency_ns as f64 / live.answers as f64;
+            let latency = Summary {
+                samples: live.answers,
+                mean: (live.answers > 0).then_some(mean),
+                ..Summary::default()
+            };
+            HttpJobReport {
+                addresses: job.addresses.clone(),
+                ..report::so_far(plan, live.totals, latency)
+            }
+        });
+        part.report.http = Some(HttpReport {
+            jobs: jobs.collect(),
+            ..HttpReport::default()
+        });
+    }
+
+    fn show(&mut self, snapshot: &mut Snapshot, now_ns: u64) {
+        let live = self.live();
+        let now = (now_ns, live.totals, (live.answers, live.latency_ns));
+        let http = between(std::mem::replace(&mut self.last, now), now);
+        snapshot.phase = match live.draining {
             true => Phase::Drain,
             false => Phase::Running,
         };
-        let interval = now.saturating_sub(self.last.0);
-        self.last = at;
-        Snapshot {
-            http: Some(http),
-            latency_mean_ns: http.latency_mean_ns,
-            ..Snapshot::at(now.saturating_sub(self.start_ns), interval, phase)
-        }
-        .into()
+        snapshot.latency_mean_ns = http.latency_mean_ns;
+        snapshot.http = Some(http);
     }
 
     fn record(&self, row: &mut Row<'_>) {
@@ -472,7 +492,7 @@ impl Engine for Https {
         }
     }
 
-    fn settle(&mut self, ended: &Ended) -> Settled {
+    fn settle(&mut self, part: &mut Part<'_>, ended: &Ended) -> Outcome {
         let mut outcomes = std::mem::take(&mut self.outcomes).into_iter();
         let by_job: Vec<Vec<HttpThreadOutcome>> = self
             .jobs
@@ -498,22 +518,22 @@ impl Engine for Https {
                 via: Via::Sockets,
             })
             .collect();
-        let mut settled = report::settle(&self.plan, &facts, by_job, ended);
+        let mut outcome = report::settle(&self.plan, &facts, by_job, part, ended);
         let syns = self
             .repeated_syns
             .zip(wb_machine::counters::repeated_syns());
         let syns = syns.map(|(before, after)| after.saturating_sub(before));
-        if let Some(report) = &mut settled.http {
+        if let Some(report) = &mut part.report.http {
             report.repeated_syns = syns;
         }
         if let Some(n @ 1..) = syns {
-            settled.warnings.push(format!(
+            outcome.warnings.push(format!(
                 "{} in this network namespace: SYNs were lost, or the server still had the previous connection of the port; connect times include the wait",
                 counted(n, "SYN retransmit", "SYN retransmits")
             ));
         }
-        settled.warnings.splice(0..0, self.warnings.drain(..));
-        settled
+        outcome.warnings.splice(0..0, self.warnings.drain(..));
+        outcome
     }
 }
 

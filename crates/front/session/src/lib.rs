@@ -34,6 +34,7 @@ mod run;
 mod settle;
 mod sharing;
 mod signals;
+mod snapshot;
 pub mod socket;
 mod steering;
 mod traffic;

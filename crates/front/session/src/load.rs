@@ -45,8 +45,6 @@ pub(crate) mod run;
 mod steering;
 
 pub use control::client_shares;
-pub use run::LoadDetail;
-pub use wb_load::LoadSnapshot;
 
 /// A job and the specifications of its workers.
 struct JobSlot {

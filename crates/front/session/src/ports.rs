@@ -196,6 +196,18 @@ impl OpenPort {
         after: BTreeMap<String, u64>,
     ) -> PortReport {
         PortReport {
+            nic: self.wire.as_ref().and_then(crate::environment::nic),
+            ..self.so_far(before, after)
+        }
+    }
+
+    /// Report of the port during a run, without what the system has to be asked for.
+    pub(crate) fn so_far(
+        &self,
+        before: BTreeMap<String, u64>,
+        after: BTreeMap<String, u64>,
+    ) -> PortReport {
+        PortReport {
             name: self.plan.name.clone(),
             locator: self.facts.locator.clone(),
             driver: self.facts.driver.to_owned(),
@@ -207,7 +219,7 @@ impl OpenPort {
             speed_bps: self.facts.speed.map(|s| s.bits_per_second),
             speed_nominal: self.facts.speed.is_some_and(|s| s.nominal),
             timestamp_source: self.facts.stamp_source.to_string(),
-            nic: self.wire.as_ref().and_then(crate::environment::nic),
+            nic: None,
             neighbours: BTreeMap::new(),
             users: vec![PortUser {
                 jobs: self.job.clone(),

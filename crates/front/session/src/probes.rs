@@ -13,7 +13,7 @@ use std::{
 
 use wb_machine::probe::{Probe, Sample as Reading};
 use wb_model::{
-    JobKind, Phase, Plan, ProbeLive, Snapshot,
+    JobKind, Plan, ProbeLive, Snapshot,
     bench::{ProbePlan, ProbeReport},
     counted,
     timeline::Row,
@@ -21,8 +21,9 @@ use wb_model::{
 
 use crate::{
     StartError, criteria,
-    engine::{Ended, Engine, EngineState, Launch, Sample, Settled, Stop},
+    engine::{Ended, Engine, EngineState, Launch, Outcome, Stop},
     ports::OpenPort,
+    report::Part,
     workers::Workers,
 };
 
@@ -204,7 +205,6 @@ pub(crate) struct Probes {
     stop: Arc<OnceLock<Instant>>,
     /// True if the last reading is skipped.
     hurry: Arc<AtomicBool>,
-    start_ns: u64,
 }
 
 impl Probes {
@@ -228,7 +228,6 @@ impl Probes {
             workers: Workers::new(&Arc::default()),
             stop: Arc::default(),
             hurry: Arc::new(AtomicBool::new(false)),
-            start_ns: 0,
         })
     }
 }
@@ -318,9 +317,7 @@ impl Engine for Probes {
         Ok(())
     }
 
-    fn begin(&mut self, start_ns: u64) {
-        self.start_ns = start_ns;
-    }
+    fn begin(&mut self, _start_ns: u64) {}
 
     fn stop(&mut self, how: Stop) {
         self.hurry.fetch_or(how == Stop::Now, Ordering::AcqRel);
@@ -334,13 +331,13 @@ impl Engine for Probes {
         }
     }
 
-    fn sample(&mut self, now: u64) -> Sample {
-        let elapsed_ns = now.saturating_sub(self.start_ns);
-        let interval_ns = self.every.as_nanos() as u64;
-        Sample::from(Snapshot {
-            probes: self.watched.iter().map(Watched::live).collect(),
-            ..Snapshot::at(elapsed_ns, interval_ns, Phase::Running)
-        })
+    fn fill(&self, part: &mut Part<'_>) {
+        let probes = self.watched.iter().map(Watched::report);
+        part.report.probes.extend(probes);
+    }
+
+    fn show(&mut self, snapshot: &mut Snapshot, _now_ns: u64) {
+        snapshot.probes = self.watched.iter().map(Watched::live).collect();
     }
 
     fn record(&self, row: &mut Row<'_>) {
@@ -354,7 +351,7 @@ impl Engine for Probes {
             .then(|| "a probe thread panicked".to_owned())
     }
 
-    fn settle(&mut self, _ended: &Ended) -> Settled {
+    fn settle(&mut self, part: &mut Part<'_>, _ended: &Ended) -> Outcome {
         let probes: Vec<ProbeReport> = self.watched.iter().map(Watched::report).collect();
         let failed = |p: &&ProbeReport| p.failures > 0;
         let warnings = probes.iter().filter(failed).map(|p| {
@@ -371,12 +368,13 @@ impl Engine for Probes {
             let n = counters.get(&criterion.metric);
             criteria::report(criterion, n.map(|n| *n as f64))
         });
-        Settled {
+        let outcome = Outcome {
             warnings: warnings.chain(fallen).collect(),
             criteria: judged.collect(),
-            probes,
-            ..Settled::default()
-        }
+            ..Outcome::default()
+        };
+        part.report.probes.extend(probes);
+        outcome
     }
 }
 

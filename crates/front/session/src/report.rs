@@ -1,127 +1,93 @@
-//! Makes the report of a run from the accounts of its engines.
-
-use std::collections::BTreeMap;
+//! Makes the report of a run: each engine fills its part, and the accounts of all engines give the verdict.
 
 use wb_model::{
-    JobKind, LatenessReport, LimitedBy, REPORT_SCHEMA, Report, Verdict,
-    report::{ClockReport, CriterionReport, PortReport},
-    timeline::{Distribution, Timeline},
+    JobKind, LatenessReport, LimitedBy, Report, Totals, Verdict,
+    report::{ClockReport, CriterionReport, PortReport, Rates},
+    timeline::Distribution,
 };
 
 use crate::{
-    clock::{clock_report, rfc3339},
-    engine::{Ended, Settled},
+    clock::clock_report,
+    engine::{Ended, Engine, Outcome, Times},
     environment::environment,
     run::Prepared,
     verdict::{self, Evidence},
 };
 
-/// Makes the report. Single values come from the first engine that has them. Sections, jobs and workers of all engines
-/// are joined.
-pub(crate) fn report(
-    run: Prepared,
-    started_wall_ns: u64,
-    timeline: Timeline,
-    ended: &Ended,
-    engines: Vec<(JobKind, Settled)>,
-) -> Report {
-    let limited_by = limited_by(&engines);
-    let ports = ports(&engines, &run.neighbours);
-    let captures = engines
-        .iter()
-        .filter(|(kind, _)| *kind == JobKind::Capture)
-        .count();
-    let only_captures = captures == engines.len();
-    let all: Vec<Settled> = engines.into_iter().map(|(_, settled)| settled).collect();
-    let endless = run.plan.is_endless();
-    let criteria = in_order(&run, &all);
-    let lateness = lateness(&all);
-    let (verdict, reason) = judge(ended, &criteria, &all, endless);
-    let clock = clock(ended, &all);
-    let mut warnings = run.warnings;
-    warnings.extend(stepped(ended, &all));
-    let mut rest = all.into_iter();
-    let mut sum = rest.next().unwrap_or_default();
-    let mut sections = Vec::from_iter(sum.capture.take());
-    warnings.append(&mut sum.warnings);
-    for mut other in rest {
-        sum.totals.connections = sum.totals.connections.or(other.totals.connections);
-        sum.jobs.append(&mut other.jobs);
-        sum.flows.append(&mut other.flows);
-        sum.flows_omitted += other.flows_omitted;
-        sum.first_flow = sum.first_flow.or(other.first_flow);
-        sum.workers.append(&mut other.workers);
-        sections.extend(other.capture);
-        if only_captures {
-            sum.totals = sum.totals.plus(&other.totals);
-            sum.rates.received_pps = plus(sum.rates.received_pps, other.rates.received_pps);
-            sum.rates.received_l2_bps =
-                plus(sum.rates.received_l2_bps, other.rates.received_l2_bps);
+/// Place of an engine among the engines of a run. The frames, rates and times of a report are those of the first engine.
+/// The parts of each kind, such as `http`, belong to the only engine of the kind; captures have one part each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    First,
+    /// An engine of the first engine's kind, whose frames count too.
+    LikeFirst,
+    Other,
+}
+
+/// A report under construction, as one engine sees it.
+pub(crate) struct Part<'a> {
+    /// The report, for everything that engines add to.
+    pub(crate) report: &'a mut Report,
+    kind: JobKind,
+    place: Place,
+}
+
+impl<'a> Part<'a> {
+    /// A report of one engine only.
+    pub(crate) fn whole(report: &'a mut Report, kind: JobKind) -> Self {
+        Self {
+            report,
+            kind,
+            place: Place::First,
         }
-        match (&mut sum.load, other.load) {
-            // HTTP loads over ports have loads too.
-            (Some(load), Some(mut other)) => load.jobs.append(&mut other.jobs),
-            (load, other) => *load = load.take().or(other),
-        }
-        sum.http = sum.http.or(other.http);
-        sum.socket = sum.socket.or(other.socket);
-        sum.probes.append(&mut other.probes);
-        sum.results.append(&mut other.results);
-        sum.distributions.append(&mut other.distributions);
-        warnings.append(&mut other.warnings);
     }
-    let (capture, captures) = match captures {
-        0 | 1 => (sections.pop(), BTreeMap::new()),
-        _ => {
-            let names = run.plan.captures.iter().map(|job| job.name.clone());
-            (None, names.zip(sections).collect())
+
+    /// Returns true if the values that a report has once are those of this engine.
+    pub(crate) fn is_first(&self) -> bool {
+        self.place == Place::First
+    }
+
+    /// Sets the frames of the run, or adds to them.
+    pub(crate) fn frames(&mut self, totals: &Totals, rates: &Rates) {
+        let connections = self.report.totals.connections;
+        let sum = &mut self.report.rates;
+        match self.place {
+            Place::First => (self.report.totals, *sum) = (*totals, *rates),
+            Place::LikeFirst => {
+                self.report.totals = self.report.totals.plus(totals);
+                sum.received_pps = plus(sum.received_pps, rates.received_pps);
+                sum.received_l2_bps = plus(sum.received_l2_bps, rates.received_l2_bps);
+            }
+            Place::Other => {}
         }
-    };
-    Report {
-        schema: REPORT_SCHEMA.to_owned(),
-        kind: run.plan.kind.clone(),
-        verdict,
-        reason,
-        limited_by,
-        started: rfc3339(started_wall_ns),
-        elapsed_ns: ended.elapsed_ns,
-        plan: run.plan,
-        first_flow: sum.first_flow,
-        totals: sum.totals,
-        rates: sum.rates,
-        latency_ns: sum.times.latency,
-        jitter_ns: sum.times.jitter,
-        jitter_rfc3550_ns: sum.times.jitter_rfc3550_ns,
-        ipdv_ns: sum.times.ipdv,
-        pdv_ns: sum.times.pdv,
-        inter_arrival_ns: sum.times.inter_arrival,
-        inter_departure_ns: sum.times.inter_departure,
-        percentile_error: sum.times.percentile_error,
-        outages: sum.outages,
-        jobs: sum.jobs,
-        flows: sum.flows,
-        flows_omitted: sum.flows_omitted,
-        workers: sum.workers,
-        ports,
-        criteria,
-        capture,
-        captures,
-        load: sum.load,
-        http: sum.http,
-        socket: sum.socket,
-        probes: sum.probes,
-        results: sum.results,
-        lateness,
-        clock,
-        environment: environment(),
-        timeline,
-        distributions: sum.distributions.iter().map(Distribution::of).collect(),
-        histograms: match run.histograms {
-            true => sum.distributions.iter().map(Into::into).collect(),
-            false => Vec::new(),
-        },
-        warnings,
-        merged: Vec::new(),
+        self.report.totals.connections = connections.or(totals.connections);
+    }
+
+    /// Sets the distributions of times of the run.
+    pub(crate) fn times(&mut self, times: Times) {
+        if self.is_first() {
+            let report = &mut *self.report;
+            report.latency_ns = times.latency;
+            report.jitter_ns = times.jitter;
+            report.jitter_rfc3550_ns = times.jitter_rfc3550_ns;
+            report.ipdv_ns = times.ipdv;
+            report.pdv_ns = times.pdv;
+            report.inter_arrival_ns = times.inter_arrival;
+            report.inter_departure_ns = times.inter_departure;
+            report.percentile_error = times.percentile_error;
+        }
+    }
+
+    /// Adds a port. If several engines use a port, the first one describes it, and the list of users shows each one.
+    pub(crate) fn port(&mut self, mut port: PortReport) {
+        for user in &mut port.users {
+            user.jobs = self.kind.called(&user.jobs);
+        }
+        let ports = &mut self.report.ports;
+        match ports.iter_mut().find(|known| known.name == port.name) {
+            Some(known) => known.users.append(&mut port.users),
+            None => ports.push(port),
+        }
     }
 }
 
@@ -129,38 +95,71 @@ fn plus(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.zip(b).map(|(a, b)| a + b).or(a).or(b)
 }
 
-/// Returns each port once, as the first engine opened it. If a port has several users, the list of users shows each
-/// one.
-fn ports(
-    engines: &[(JobKind, Settled)],
-    neighbours: &BTreeMap<String, BTreeMap<String, String>>,
-) -> Vec<PortReport> {
-    let mut ports: Vec<PortReport> = Vec::new();
-    let all = engines.iter();
-    for (kind, port) in all.flat_map(|(kind, s)| s.ports.iter().map(move |port| (kind, port))) {
-        let mut users = port.users.clone();
-        for user in &mut users {
-            user.jobs = kind.called(&user.jobs);
-        }
-        match ports.iter_mut().find(|known| known.name == port.name) {
-            Some(known) => known.users.append(&mut users),
-            None => ports.push(PortReport {
-                neighbours: neighbours.get(&port.name).cloned().unwrap_or_default(),
-                users,
-                ..port.clone()
-            }),
-        }
+/// Lets each engine fill its part of a report.
+pub(crate) fn fill(
+    report: &mut Report,
+    engines: &mut [Box<dyn Engine>],
+    mut each: impl FnMut(&mut dyn Engine, &mut Part<'_>),
+) {
+    let first = engines.first().map(|engine| engine.kind());
+    for (number, engine) in engines.iter_mut().enumerate() {
+        let kind = engine.kind();
+        let place = match number {
+            0 => Place::First,
+            _ if Some(kind) == first => Place::LikeFirst,
+            _ => Place::Other,
+        };
+        let report = &mut *report;
+        each(
+            &mut **engine,
+            &mut Part {
+                report,
+                kind,
+                place,
+            },
+        );
     }
-    for port in ports.iter_mut().filter(|port| port.users.len() == 1) {
+    for port in report.ports.iter_mut().filter(|port| port.users.len() == 1) {
         port.users.clear();
     }
-    ports
+}
+
+/// Completes a report that the engines have filled.
+pub(crate) fn complete(
+    report: &mut Report,
+    run: Prepared,
+    ended: &Ended,
+    outcomes: Vec<(JobKind, Outcome)>,
+) {
+    for port in &mut report.ports {
+        let neighbours = run.neighbours.get(&port.name);
+        port.neighbours = neighbours.cloned().unwrap_or_default();
+    }
+    report.criteria = in_order(&run, &outcomes);
+    (report.verdict, report.reason) = judge(ended, report, &outcomes, run.plan.is_endless());
+    report.limited_by = limited_by(&outcomes);
+    report.lateness = lateness(&outcomes);
+    report.clock = clock(ended, &outcomes);
+    report.environment = environment();
+    report.warnings = run.warnings;
+    report.warnings.extend(stepped(ended, &outcomes));
+    for (_, mut outcome) in outcomes {
+        report.warnings.append(&mut outcome.warnings);
+        let all = &outcome.distributions;
+        report
+            .distributions
+            .extend(all.iter().map(Distribution::of));
+        if run.histograms {
+            report.histograms.extend(all.iter().map(Into::into));
+        }
+    }
+    report.plan = run.plan;
 }
 
 /// Returns the criteria in the plan's order. The engine that measures a criterion has judged it.
-fn in_order(run: &Prepared, all: &[Settled]) -> Vec<CriterionReport> {
+fn in_order(run: &Prepared, all: &[(JobKind, Outcome)]) -> Vec<CriterionReport> {
     let judged = |text: &str| {
-        let reports = all.iter().flat_map(|s| &s.criteria);
+        let reports = all.iter().flat_map(|(_, o)| &o.criteria);
         // If several captures judged the criterion, a failed result counts first, then a measured one.
         let reports: Vec<_> = reports.filter(|c| c.criterion == text).collect();
         let failed = reports.iter().find(|c| !c.held);
@@ -175,75 +174,81 @@ fn in_order(run: &Prepared, all: &[Settled]) -> Vec<CriterionReport> {
 }
 
 /// Returns the lateness of all workers. What an engine may have caused is decided by the lateness of that engine alone.
-fn lateness(all: &[Settled]) -> LatenessReport {
-    let sum = all.iter().map(|s| s.late());
+fn lateness(all: &[(JobKind, Outcome)]) -> LatenessReport {
+    let sum = all.iter().map(|(_, o)| o.late());
     LatenessReport {
         all: sum.fold(Default::default(), |sum, late| {
             wb_model::Lateness::plus(&sum, late)
         }),
-        may_have_caused: excuse(all, |s| s.lateness.may_have_caused.as_ref()),
+        may_have_caused: excuse(all, |o| o.lateness.may_have_caused.as_ref()),
     }
 }
 
 /// Returns why the figures say nothing about the device, unless an engine that was in time found a fault too.
-fn excuse(all: &[Settled], of: fn(&Settled) -> Option<&String>) -> Option<String> {
-    let blames = |s: &Settled| s.criteria.iter().any(|c| !c.held);
-    let found = |s: &&Settled| s.excuse().is_none() && blames(s);
-    if all.iter().any(|s| found(&s)) {
+fn excuse(all: &[(JobKind, Outcome)], of: fn(&Outcome) -> Option<&String>) -> Option<String> {
+    let blames = |o: &Outcome| o.criteria.iter().any(|c| !c.held);
+    let found = |o: &Outcome| o.excuse().is_none() && blames(o);
+    if all.iter().any(|(_, o)| found(o)) {
         return None;
     }
-    all.iter().find_map(of).cloned()
+    all.iter().find_map(|(_, o)| of(o)).cloned()
 }
 
 /// Returns why the run measured nothing. A capture needs frames if one of its ports sent some in this run, or if a
 /// criterion has nothing to measure without them.
-fn nothing(criteria: &[CriterionReport], all: &[Settled]) -> Option<String> {
-    let blank = criteria.iter().any(|c| c.measured.is_none());
-    let counts = |s: &&Settled| s.capture.is_none() || blank;
-    let own = all.iter().filter(counts).find_map(|s| s.nothing.clone());
+fn nothing(report: &Report, all: &[(JobKind, Outcome)]) -> Option<String> {
+    let blank = report.criteria.iter().any(|c| c.measured.is_none());
+    let counts = |kind: JobKind| kind != JobKind::Capture || blank;
+    let counted = all.iter().filter(|(kind, _)| counts(*kind));
+    let own = counted.filter_map(|(_, o)| o.nothing.clone()).next();
     own.or_else(|| {
-        let unseen = |s: &&Settled| {
-            let capture = s.capture.as_ref()?;
-            let empty = s.totals.received_frames == Some(0) && capture.filter.is_empty();
-            let mut ports = s.ports.iter().filter(|_| empty);
-            let port = ports.find(|port| all.iter().any(|other| other.sent_from(&port.name)))?;
-            Some(format!(
-                "the capture received no frames, although {} sent some",
-                port.name
-            ))
-        };
-        all.iter().find_map(|s| unseen(&s))
+        let captures = report.capture.iter().chain(report.captures.values());
+        let empty = captures
+            .filter(|c| c.filter.is_empty() && c.readers.iter().all(|r| r.read_frames == 0));
+        let mut ports = empty.flat_map(|c| &c.readers).map(|reader| &reader.port);
+        let port = ports.find(|port| has_sent(report, port))?;
+        Some(format!(
+            "the capture received no frames, although {port} sent some"
+        ))
     })
+}
+
+/// Returns true if the run sent frames from this port.
+fn has_sent(report: &Report, port: &str) -> bool {
+    let sent = |totals: &Totals| totals.offered_frames.is_some_and(|n| n > 0);
+    let mut jobs = report.jobs.iter();
+    let mut loads = report.load.iter().flat_map(|load| &load.jobs);
+    jobs.any(|job| job.tx.as_deref() == Some(port) && sent(&job.totals))
+        || loads.any(|job| job.port == port && sent(&job.frames))
 }
 
 fn judge(
     ended: &Ended,
-    criteria: &[CriterionReport],
-    all: &[Settled],
+    report: &Report,
+    all: &[(JobKind, Outcome)],
     endless: bool,
 ) -> (Verdict, String) {
-    let first =
-        |of: fn(&Settled) -> &Option<String>| all.iter().find_map(|settled| of(settled).clone());
+    let first = |of: fn(&Outcome) -> &Option<String>| all.iter().find_map(|(_, o)| of(o).clone());
     let evidence = Evidence {
-        defect: first(|s| &s.defect),
-        broken: first(|s| &s.broken),
-        excuse: excuse(all, Settled::excuse),
-        nothing: nothing(criteria, all),
-        not_offered: first(|s| &s.not_offered),
+        defect: first(|o| &o.defect),
+        broken: first(|o| &o.broken),
+        excuse: excuse(all, Outcome::excuse),
+        nothing: nothing(report, all),
+        not_offered: first(|o| &o.not_offered),
         endless,
-        has_goals: all.iter().any(|s| s.has_goals),
-        stopped: first(|s| &s.stopped),
+        has_goals: all.iter().any(|(_, o)| o.has_goals),
+        stopped: first(|o| &o.stopped),
         found: match all {
-            [only] => only.found.clone(),
+            [(_, only)] => only.found.clone(),
             _ => None,
         },
     };
-    verdict::verdict(&ended.end, criteria, evidence)
+    verdict::verdict(&ended.end, &report.criteria, evidence)
 }
 
 /// Returns a warning about the consequences of a step of the wall clock, if there was one.
-fn stepped(ended: &Ended, all: &[Settled]) -> Option<String> {
-    let depends = match all.iter().any(|s| s.stamping.wall) {
+fn stepped(ended: &Ended, all: &[(JobKind, Outcome)]) -> Option<String> {
+    let depends = match all.iter().any(|(_, o)| o.stamping.wall) {
         true => "times between timestamps may be wrong by as much",
         false => "no result depends on it",
     };
@@ -253,28 +258,29 @@ fn stepped(ended: &Ended, all: &[Settled]) -> Option<String> {
 }
 
 /// Limiting factor of each engine, with the name of the engine if there are several.
-fn limited_by(engines: &[(JobKind, Settled)]) -> LimitedBy {
+fn limited_by(engines: &[(JobKind, Outcome)]) -> LimitedBy {
     if let [(_, only)] = engines {
         return only.limited_by.clone();
     }
-    LimitedBy::engines(engines.iter().map(|(kind, settled)| {
-        let job = settled.job.as_deref().unwrap_or_default();
-        (*kind, job, &settled.limited_by)
+    LimitedBy::engines(engines.iter().map(|(kind, outcome)| {
+        let job = outcome.job.as_deref().unwrap_or_default();
+        (*kind, job, &outcome.limited_by)
     }))
 }
 
-fn clock(ended: &Ended, all: &[Settled]) -> ClockReport {
+fn clock(ended: &Ended, all: &[(JobKind, Outcome)]) -> ClockReport {
+    let stampings = || all.iter().map(|(_, o)| &o.stamping);
     let mut rx: Vec<&str> = Vec::new();
-    for place in all.iter().flat_map(|s| s.stamping.rx.split(", ")) {
+    for place in stampings().flat_map(|s| s.rx.split(", ")) {
         if !place.is_empty() && !rx.contains(&place) {
             rx.push(place);
         }
     }
-    let tx = all.iter().map(|s| &s.stamping.tx).find(|t| !t.is_empty());
+    let tx = stampings().map(|s| &s.tx).find(|t| !t.is_empty());
     let clock = clock_report(ended.clock_step_ns);
-    let error = all.iter().filter_map(|s| s.stamping.error_ns).max();
+    let error = stampings().filter_map(|s| s.error_ns).max();
     ClockReport {
-        same_clock: all.iter().any(|s| s.stamping.same_clock),
+        same_clock: stampings().any(|s| s.same_clock),
         error_ns: error.map(|ns| ns + clock.resolution_ns + clock.read_cost_ns),
         tx_stamp: tx.cloned().unwrap_or_default(),
         rx_stamp: rx.join(", "),

@@ -4,19 +4,20 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use wb_machine::clock::{ClockOffset, monotonic_ns, wall_minus_monotonic, wall_ns};
-use wb_model::{Lateness, Phase, Plan, Report, timeline::Recorder};
+use wb_model::{Lateness, Phase, Plan, REPORT_SCHEMA, Report, timeline::Recorder};
 use wb_traffic::{DeviceHandle, DeviceOutcome};
 
 use crate::{
     Signals, StartError,
     bell::Alarm,
+    clock::rfc3339,
     devices::WatchQueue,
     engine::{
-        DeviceCounters, Ended, Engine, EngineState, Launch, LinkDown, Observer, Request, Sample,
-        Stop, View,
+        DeviceCounters, Ended, Engine, EngineState, Launch, LinkDown, Observer, Request, Stop, View,
     },
     neighbour_responder::ResponderThread,
     ports, report,
+    snapshot::snapshot,
 };
 
 /// Longest sleep of the controlling thread. Events end the sleep early: a signal, the end of a worker, a request. A
@@ -165,8 +166,16 @@ impl Prepared {
             recorder: Recorder::new(self.plan.interval.as_nanos().min(RECORD_INTERVAL_NS)),
             counters_at: None,
             downs: BTreeMap::new(),
+            counters: before.clone(),
             looked_ns: 0,
             lateness: Lateness::default(),
+            so_far: Report {
+                schema: REPORT_SCHEMA.to_owned(),
+                kind: self.plan.kind.clone(),
+                started: rfc3339(started_wall_ns),
+                plan: self.plan.clone(),
+                ..Report::default()
+            },
         };
         while !self.turn(&mut state, &before, &alarm, observer) {
             let fds: Vec<_> = self.engines.iter().flat_map(|e| e.request_fds()).collect();
@@ -198,17 +207,17 @@ impl Prepared {
         if let (Some(gone), End::Completed) = (gone, &state.end) {
             state.end = End::Fault(gone);
         }
-        if let Some(mut view) = self.view(monotonic_ns()) {
-            view.snapshot.phase = Phase::Done;
-            view.done = true;
-            observer.recorded(state.recorder.so_far());
-            observer.view(&view);
+        if self.has_views() {
+            self.view(&mut state, &before, observer, |view| {
+                view.snapshot.phase = Phase::Done;
+                view.done = true;
+            });
         }
         Ok(self.finish(state, started_wall_ns, before, offset))
     }
 
     /// Starts the workers of all engines, receiving engines first.
-    fn spawn(&mut self, alarm: &Arc<Alarm>) -> Result<(), StartError> {
+    pub(crate) fn spawn(&mut self, alarm: &Arc<Alarm>) -> Result<(), StartError> {
         let cpus = wb_machine::cpu::online().unwrap_or_default();
         let placed: Vec<_> = self.engines.iter().flat_map(|e| e.placed()).collect();
         let (lists, crowded) = ports::place(&placed, &cpus);
@@ -271,7 +280,15 @@ impl Prepared {
                 self.stop(Stop::Drain, true);
             }
         }
-        self.publish_snapshots(state, observer);
+        let only_news = !self.has_views();
+        for number in 0..self.engines.len() {
+            while self.engines[number].has_news() {
+                // Beside engines with regular views, news would cut the intervals of these.
+                if only_news {
+                    self.view(state, before, observer, |_| {});
+                }
+            }
+        }
         if now >= state.start_ns && state.recorder.is_due(now - state.start_ns) {
             let gone = self.record(state, before, now);
             if let (Some(gone), End::Completed) = (gone, &state.end) {
@@ -280,10 +297,8 @@ impl Prepared {
             }
         }
         if now >= state.next_view || asked {
-            if let Some(mut view) = self.view(now) {
-                view.asked = asked;
-                observer.recorded(state.recorder.so_far());
-                observer.view(&view);
+            if self.has_views() {
+                self.view(state, before, observer, |view| view.asked = asked);
             }
             let interval = self.plan.interval.as_nanos();
             while state.next_view <= now {
@@ -332,15 +347,6 @@ impl Prepared {
         counts
     }
 
-    fn publish_snapshots(&mut self, state: &RunState, observer: &mut dyn Observer) {
-        for engine in &mut self.engines {
-            for snapshot in engine.news() {
-                observer.recorded(state.recorder.so_far());
-                observer.view(&View::of(snapshot.into()));
-            }
-        }
-    }
-
     /// Records the counters so far for the report. Returns a fault if an interface is gone and its workers cannot
     /// detect that themselves.
     fn record(
@@ -375,7 +381,7 @@ impl Prepared {
                 .flat_map(|e| e.ports())
                 .find(|port| port.is_live() && is_gone(&port.plan.name, before, &counters))
                 .map(|port| format!("{}: the interface is gone", port.plan.locator));
-            for (port, counters) in counters {
+            for (port, counters) in &counters {
                 let of = format!("port {port}");
                 for (name, value) in counters {
                     let unit = if name.ends_with("bytes") {
@@ -383,32 +389,56 @@ impl Prepared {
                     } else {
                         "frames"
                     };
-                    row.counter(&of, &name, unit, value);
+                    row.counter(&of, name, unit, *value);
                 }
             }
+            state.counters = counters;
         }
         gone
     }
 
-    /// Returns the state of all engines at an instant; `None` if all engines have separate times for snapshots.
-    fn view(&mut self, now: u64) -> Option<View> {
-        let mut regular = false;
-        let mut view: Option<View> = None;
-        let first = self.engines.first().map(|e| e.kind());
-        for engine in &mut self.engines {
-            regular |= !engine.has_own_times();
-            let sample = engine.sample(now);
-            match &mut view {
-                None => view = Some(View::of(sample)),
-                Some(view) => view.add(sample, Some(engine.kind()) == first),
+    /// Returns true unless all engines have separate times for views.
+    fn has_views(&self) -> bool {
+        self.engines.iter().any(|engine| !engine.has_own_times())
+    }
+
+    /// Shows the state of all engines, after `mark` has been applied to it, and begins a new interval.
+    fn view(
+        &mut self,
+        state: &mut RunState,
+        before: &BTreeMap<String, DeviceCounters>,
+        observer: &mut dyn Observer,
+        mark: impl FnOnce(&mut View<'_>),
+    ) {
+        let now = monotonic_ns();
+        let so_far = &mut state.so_far;
+        let header = next_header(so_far, now.saturating_sub(state.start_ns));
+        let earlier = std::mem::replace(so_far, header);
+        fill(&mut self.engines, so_far, before, &state.counters);
+        let mut snapshot = snapshot(&earlier, so_far);
+        let (phase, interval_ns) = (snapshot.phase, snapshot.interval_ns);
+        for (number, engine) in self.engines.iter_mut().enumerate().rev() {
+            if number == 0 {
+                // What later engines have set.
+                (snapshot.phase, snapshot.interval_ns) = (phase, interval_ns);
+                (snapshot.progress, snapshot.latency_mean_ns) = (None, None);
             }
+            engine.show(&mut snapshot, now);
         }
-        view.filter(|_| regular)
+        let mut view = View {
+            snapshot,
+            report: so_far,
+            asked: false,
+            done: false,
+        };
+        mark(&mut view);
+        observer.recorded(state.recorder.so_far());
+        observer.view(&view);
     }
 
     fn finish(
         mut self,
-        state: RunState,
+        mut state: RunState,
         started_wall_ns: u64,
         before: BTreeMap<String, DeviceCounters>,
         offset: ClockOffset,
@@ -425,14 +455,15 @@ impl Prepared {
             after: self.counters(),
             downs: state.downs,
         };
-        let mut settled = Vec::new();
+        let mut report = next_header(&mut state.so_far, ended.elapsed_ns);
+        report.timeline = state.recorder.finish();
+        let mut outcomes = Vec::new();
         let mut devices = Vec::new();
-        for engine in &mut self.engines {
-            settled.push((engine.kind(), engine.settle(&ended)));
+        report::fill(&mut report, &mut self.engines, |engine, part| {
+            outcomes.push((engine.kind(), engine.settle(part, &ended)));
             devices.extend(engine.devices());
-        }
-        let timeline = state.recorder.finish();
-        let report = report::report(self, started_wall_ns, timeline, &ended, settled);
+        });
+        report::complete(&mut report, self, &ended, outcomes);
         Finished {
             report,
             end: ended.end,
@@ -477,44 +508,45 @@ struct RunState {
     recorder: Recorder,
     /// Time when the interface counters were last recorded.
     counters_at: Option<u64>,
+    /// Interface counters at that time, by port.
+    counters: BTreeMap<String, DeviceCounters>,
     /// Link failures of ports, by port.
     downs: BTreeMap<String, LinkDown>,
     /// Time of the last turn of the controlling thread, in ns.
     looked_ns: u64,
     /// Stalls of the controlling thread.
     lateness: Lateness,
+    /// The report at the last view.
+    so_far: Report,
 }
 
-impl View {
-    fn of(sample: Sample) -> Self {
-        Self {
-            snapshot: sample.snapshot,
-            load: sample.load,
-            capture: sample.capture,
-            asked: false,
-            done: false,
+/// Fills the report so far, with interface counters from the start and from now, by port.
+pub(crate) fn fill(
+    engines: &mut [Box<dyn Engine>],
+    so_far: &mut Report,
+    before: &BTreeMap<String, DeviceCounters>,
+    now: &BTreeMap<String, DeviceCounters>,
+) {
+    report::fill(so_far, engines, |engine, part| {
+        for port in engine.ports() {
+            let of = |all: &BTreeMap<String, DeviceCounters>| {
+                all.get(&port.plan.name).cloned().unwrap_or_default()
+            };
+            part.port(port.so_far(of(before), of(now)));
         }
-    }
+        engine.fill(part);
+    });
+}
 
-    /// Adds values that the earlier engines did not have. An engine of the first engine's kind also adds to the common
-    /// part.
-    fn add(&mut self, sample: Sample, same: bool) {
-        let (own, other) = (&mut self.snapshot, sample.snapshot);
-        if same {
-            let sum = |a: &mut Option<f64>, b: Option<f64>| *a = a.zip(b).map(|(a, b)| a + b).or(b);
-            own.totals = own.totals.plus(&other.totals);
-            sum(&mut own.received_pps, other.received_pps);
-            sum(&mut own.received_l2_bps, other.received_l2_bps);
-        }
-        own.totals.connections = own.totals.connections.or(other.totals.connections);
-        own.load = own.load.or(other.load);
-        own.http = own.http.or(other.http);
-        own.socket = own.socket.or(other.socket);
-        own.capture = own.capture.or(other.capture);
-        own.captures.extend(other.captures);
-        own.probes.extend(other.probes);
-        self.load = self.load.take().or(sample.load);
-        self.capture = self.capture.take().or(sample.capture);
+/// Takes the facts about the run out of a report, into a report of a later time without any figures.
+fn next_header(last: &mut Report, elapsed_ns: u64) -> Report {
+    Report {
+        schema: std::mem::take(&mut last.schema),
+        kind: std::mem::take(&mut last.kind),
+        started: std::mem::take(&mut last.started),
+        plan: std::mem::take(&mut last.plan),
+        elapsed_ns,
+        ..Report::default()
     }
 }
 

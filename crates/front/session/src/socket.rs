@@ -26,8 +26,9 @@ use wb_socket::{CpuTimes, Host, JobPlace, Resolved, SocketServer, StopRequest, r
 
 use crate::{
     Signals, StartError,
-    engine::{Ended, Engine, EngineState, Launch, Sample, Settled, Stop},
+    engine::{Ended, Engine, EngineState, Launch, Outcome, Stop},
     ports::OpenPort,
+    report::Part,
     workers::Workers,
 };
 
@@ -65,7 +66,6 @@ pub(crate) struct Sockets {
     start: Option<Sender<()>>,
     live: Receiver<SocketLive>,
     last: Option<SocketLive>,
-    start_ns: u64,
     outcome: TaskOutcome,
 }
 
@@ -115,7 +115,6 @@ impl Sockets {
             start: None,
             live: channel().1,
             last: None,
-            start_ns: 0,
             outcome: TaskOutcome::default(),
         })
     }
@@ -125,19 +124,6 @@ impl Sockets {
         match &self.task {
             Some(Task::Serve(server)) => server.local_addresses(),
             _ => Vec::new(),
-        }
-    }
-
-    fn snapshot(&self, now: u64, phase: Phase, live: Option<SocketLive>) -> Snapshot {
-        let interval_s = live.map_or(0.0, |live| live.interval_s);
-        let jobs = live.map_or(1, |live| live.jobs);
-        let elapsed_ns = now.saturating_sub(self.start_ns);
-        Snapshot {
-            progress: live
-                .filter(|_| jobs > 1)
-                .map(|live| f64::from(live.job) / f64::from(jobs)),
-            socket: live,
-            ..Snapshot::at(elapsed_ns, (interval_s * 1e9) as u64, phase)
         }
     }
 }
@@ -181,8 +167,7 @@ impl Engine for Sockets {
         Ok(())
     }
 
-    fn begin(&mut self, start_ns: u64) {
-        self.start_ns = start_ns;
+    fn begin(&mut self, _start_ns: u64) {
         if let Some(start) = self.start.take() {
             // The worker waits for this message.
             let _ = start.send(());
@@ -215,18 +200,25 @@ impl Engine for Sockets {
         self.only_listens() && self.last.is_none_or(idle)
     }
 
-    fn news(&mut self) -> Vec<Snapshot> {
-        let mut news = Vec::new();
-        while let Ok(live) = self.live.try_recv() {
-            self.last = Some(live);
-            let now = wb_machine::clock::monotonic_ns();
-            news.push(self.snapshot(now, Phase::Running, Some(live)));
-        }
-        news
+    fn has_news(&mut self) -> bool {
+        let news = self.live.try_recv();
+        self.last = news.ok().or(self.last);
+        news.is_ok()
     }
 
-    fn sample(&mut self, now: u64) -> Sample {
-        self.snapshot(now, Phase::Running, self.last).into()
+    /// The report of a test exists when the test has ended.
+    fn fill(&self, _part: &mut Part<'_>) {}
+
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    fn show(&mut self, snapshot: &mut Snapshot, _now_ns: u64) {
+        let Some(live) = self.last else {
+            return;
+        };
+        snapshot.interval_ns = (live.interval_s * 1e9) as u64;
+        let part = f64::from(live.job) / f64::from(live.jobs.max(1));
+        snapshot.progress = (live.jobs > 1).then_some(part);
+        snapshot.phase = Phase::Running;
+        snapshot.socket = Some(live);
     }
 
     #[allow(clippy::cast_precision_loss)]
@@ -259,9 +251,9 @@ impl Engine for Sockets {
         failed.or_else(|| self.outcome.refused.clone())
     }
 
-    fn settle(&mut self, ended: &Ended) -> Settled {
+    fn settle(&mut self, part: &mut Part<'_>, ended: &Ended) -> Outcome {
         let sockets = std::mem::take(&mut self.outcome.report);
-        report::settle(&self.plan, ended, sockets)
+        report::settle(&self.plan, part, ended, sockets)
     }
 }
 

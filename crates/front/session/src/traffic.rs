@@ -8,8 +8,7 @@ use std::{
 use wb_machine::clock::wall_ns;
 use wb_measure::FlowStats;
 use wb_model::{
-    Driver, JobKind, Phase, Plan, Snapshot, Stream, TagKind, Totals, plan::TrafficJob,
-    timeline::Row,
+    Driver, JobKind, Phase, Plan, Snapshot, Stream, TagKind, plan::TrafficJob, timeline::Row,
 };
 use wb_packet::{PacketOptions, RxMode};
 use wb_port::{QueuePair, offload::Halt};
@@ -22,12 +21,13 @@ use wb_traffic::{
 use crate::{
     StartError, SystemClock,
     clock::wall_of_start,
-    engine::{Ended, Engine, EngineState, LEAD_NS, Launch, Sample, Settled, Stop},
+    engine::{Ended, Engine, EngineState, LEAD_NS, Launch, Outcome, Stop},
     ports::{
         AnyQueue, OpenPort, Sharing, Use, find_wire, open_live, open_virtual, open_wire_as,
         packet_options,
     },
     prepare::Opening,
+    report::Part,
     traffic::checks::Recordings,
     workers::{LastOutlineRequest, OnQueue, Workers},
 };
@@ -219,7 +219,7 @@ pub(crate) struct Traffic {
     offloaded: Vec<Vec<OffloadedWorker>>,
     /// Programs that let frames in at the other ends of lab links.
     passages: Vec<wb_live::PassProgram>,
-    live: TrafficSnapshots,
+    live: Progress,
     asked: LastOutlineRequest,
     stopping: bool,
     /// Time at which the wait for residual frames ends.
@@ -248,7 +248,7 @@ impl Traffic {
             halts: Vec::new(),
             offloaded: Vec::new(),
             passages: Vec::new(),
-            live: TrafficSnapshots::default(),
+            live: Progress::default(),
             asked: LastOutlineRequest::default(),
             stopping: false,
             drain_until: None,
@@ -541,7 +541,11 @@ impl Engine for Traffic {
     }
 
     fn begin(&mut self, start_ns: u64) {
-        self.live = TrafficSnapshots::new(self, start_ns);
+        self.live = Progress {
+            start_ns,
+            whole_ns: planned_end_ns(self).map(|ns| ns + drain_ns(self)),
+            ..Progress::default()
+        };
         if self.directions.iter().all(|d| d.tx.is_some()) {
             self.control
                 .since_wall_ns
@@ -582,11 +586,40 @@ impl Engine for Traffic {
         end.unwrap_or(u64::MAX)
     }
 
-    fn sample(&mut self, now: u64) -> Sample {
-        let phase = self
-            .live
-            .phase(self.jobs(), now, self.drain_until.is_some());
-        self.live.snapshot(&self.slots, now, phase).into()
+    fn fill(&self, part: &mut Part<'_>) {
+        report::fill(self, part);
+    }
+
+    fn show(&mut self, snapshot: &mut Snapshot, now_ns: u64) {
+        let mut sum = CounterValues::default();
+        let mut links_down = BTreeSet::new();
+        for slot in &self.slots {
+            let seen = slot.shared.read();
+            if seen.link_down > 0 {
+                links_down.insert(self.ports[slot.port].plan.name.clone());
+            }
+            sum += seen;
+        }
+        let elapsed_ns = snapshot.elapsed_ns as f64;
+        let whole = self.live.whole_ns.map(|ns| ns.max(1) as f64);
+        snapshot.progress = whole.map(|whole_ns| (elapsed_ns / whole_ns).min(1.0));
+        snapshot.phase = self.phase(now_ns);
+        snapshot.links_down = links_down.into_iter().collect();
+        let both_ends = |d: &Direction| d.tx.is_some() && d.rx.is_some();
+        if self.directions.iter().all(both_ends) {
+            // The frames of a snapshot are those of the streams.
+            let t = &snapshot.totals;
+            let duplicates = t.duplicate_frames.unwrap_or(0);
+            let unique = t.received_frames.unwrap_or(0).saturating_sub(duplicates);
+            let missing = |offered: u64| offered.saturating_sub(unique);
+            snapshot.missing_frames = t.offered_frames.map(missing);
+        }
+        let (samples, sum_ns) = (sum.latency_samples, sum.latency_sum_ns);
+        let last = std::mem::replace(&mut self.live.latency, (samples, sum_ns));
+        let new = samples.saturating_sub(last.0);
+        // The sums are modulo 2^64.
+        let mean = || sum_ns.wrapping_sub(last.1) as f64 / new as f64;
+        snapshot.latency_mean_ns = (new > 0).then(mean);
     }
 
     fn record(&self, row: &mut Row<'_>) {
@@ -635,12 +668,22 @@ impl Engine for Traffic {
             .next()
     }
 
-    fn settle(&mut self, ended: &Ended) -> Settled {
-        report::settle(self, ended)
+    fn settle(&mut self, part: &mut Part<'_>, ended: &Ended) -> Outcome {
+        report::settle(self, part, ended)
     }
 }
 
 impl Traffic {
+    fn phase(&self, now_ns: u64) -> Phase {
+        let ramps = self.jobs().iter().map(|j| j.start.as_nanos() + j.lead_ns());
+        let ramp_ns = ramps.max().unwrap_or(0);
+        match self.drain_until {
+            Some(_) => Phase::Drain,
+            None if ramp_ns > 0 && now_ns < self.live.start_ns + ramp_ns => Phase::Ramp,
+            None => Phase::Running,
+        }
+    }
+
     /// Records each flow. A single flow needs no record, because the totals already show it.
     fn record_flows(&self, row: &mut Row<'_>) {
         let receivers = self.slots.iter().filter(|s| s.receives.is_some());
@@ -679,119 +722,14 @@ fn seen_received(row: &mut Row<'_>, of: &str, seen: &CounterValues) {
     row.counter(of, "latency_sum_ns", "ns", seen.latency_sum_ns);
 }
 
-/// State from which snapshots are made.
+/// Progress of the streams since the last view.
 #[derive(Default)]
-struct TrafficSnapshots {
+struct Progress {
     start_ns: u64,
+    /// Planned length with the wait for frames in flight, in ns; `None` if there is none.
     whole_ns: Option<u64>,
-    sends: bool,
-    receives: bool,
-    both: bool,
-    /// Names of the ports, by number.
-    names: Vec<String>,
-    /// True if every receiving port counts foreign frames.
-    counts_foreign: bool,
-    last: CounterValues,
-    last_ns: u64,
-}
-
-impl TrafficSnapshots {
-    fn new(run: &Traffic, start_ns: u64) -> Self {
-        let whole_ns = planned_end_ns(run).map(|p| p + drain_ns(run));
-        Self {
-            start_ns,
-            whole_ns,
-            sends: run.slots.iter().any(|s| s.sends.is_some()),
-            receives: run.slots.iter().any(|s| s.receives.is_some()),
-            both: run
-                .directions
-                .iter()
-                .all(|w| w.tx.is_some() && w.rx.is_some()),
-            names: run.ports.iter().map(|p| p.plan.name.clone()).collect(),
-            counts_foreign: (run.directions.iter().filter_map(|w| w.rx))
-                .all(|rx| run.ports[rx].counts_foreign()),
-            last: CounterValues::default(),
-            last_ns: start_ns,
-        }
-    }
-
-    fn phase(&self, jobs: &[TrafficJob], now: u64, draining: bool) -> Phase {
-        let ramp = jobs
-            .iter()
-            .map(|j| j.start.as_nanos() + j.lead_ns())
-            .max()
-            .unwrap_or(0);
-        if draining {
-            Phase::Drain
-        } else if ramp > 0 && now < self.start_ns + ramp {
-            Phase::Ramp
-        } else {
-            Phase::Running
-        }
-    }
-
-    #[allow(clippy::cast_precision_loss)]
-    fn snapshot(&mut self, slots: &[WorkerSlot], now: u64, phase: Phase) -> Snapshot {
-        let mut sum = CounterValues::default();
-        let mut links_down = BTreeSet::new();
-        for slot in slots {
-            let counters = slot.shared.read();
-            if counters.link_down > 0 {
-                links_down.extend(self.names.get(slot.port).cloned());
-            }
-            sum += counters;
-        }
-        let interval = now.saturating_sub(self.last_ns).max(1);
-        let per_second = |a: u64, b: u64| crate::clock::rate(a.saturating_sub(b), interval);
-        let last = self.last;
-        let unique = sum.received_frames.saturating_sub(sum.duplicate_frames);
-        let samples = sum.latency_samples.saturating_sub(last.latency_samples);
-        let (sends, receives) = (self.sends, self.receives);
-        let elapsed = now.saturating_sub(self.start_ns);
-        let snapshot = Snapshot {
-            progress: self
-                .whole_ns
-                .map(|w| (elapsed as f64 / w.max(1) as f64).min(1.0)),
-            totals: Totals {
-                offered_frames: sends.then_some(sum.offered_frames),
-                offered_octets: sends.then_some(sum.offered_octets),
-                unsent_frames: sends.then_some(sum.unsent_frames),
-                ramp_frames: sends.then_some(sum.ramp_frames),
-                refused_frames: sends.then_some(sum.refused_frames),
-                received_frames: receives.then_some(sum.received_frames),
-                received_octets: receives.then_some(sum.received_octets),
-                duplicate_frames: receives.then_some(sum.duplicate_frames),
-                reordered_frames: receives.then_some(sum.reordered_frames),
-                late_frames: receives.then_some(sum.late_frames),
-                foreign_frames: (receives && (self.counts_foreign || sum.foreign_frames > 0))
-                    .then_some(sum.foreign_frames),
-                ..Totals::default()
-            },
-            offered_pps: sends
-                .then(|| per_second(sum.offered_frames, last.offered_frames))
-                .flatten(),
-            received_pps: receives
-                .then(|| per_second(sum.received_frames, last.received_frames))
-                .flatten(),
-            offered_l2_bps: sends
-                .then(|| per_second(sum.offered_octets, last.offered_octets))
-                .flatten()
-                .map(|octets| 8.0 * octets),
-            received_l2_bps: receives
-                .then(|| per_second(sum.received_octets, last.received_octets))
-                .flatten()
-                .map(|octets| 8.0 * octets),
-            outages: receives.then_some(sum.outages),
-            missing_frames: self.both.then(|| sum.offered_frames.saturating_sub(unique)),
-            latency_mean_ns: (samples > 0).then(|| {
-                sum.latency_sum_ns.wrapping_sub(last.latency_sum_ns) as f64 / samples as f64
-            }),
-            links_down: links_down.into_iter().collect(),
-            ..Snapshot::at(elapsed, interval, phase)
-        };
-        (self.last, self.last_ns) = (sum, now);
-        snapshot
-    }
+    /// Number and sum of the latencies at the last view.
+    latency: (u64, u64),
 }
 
 #[cfg(test)]
@@ -881,7 +819,7 @@ mod tests {
                 receiver: Some(Box::new(account)),
             })
             .into();
-        prepared.run(&mut |_: &View| ()).unwrap();
+        prepared.run(&mut |_: &View<'_>| ()).unwrap();
         for account in accounts {
             let begun = account.0.lock().unwrap();
             assert_eq!(begun.first(), Some(&current().id()), "{begun:?}");

@@ -11,6 +11,7 @@ mod draw;
 mod figures;
 mod keys;
 mod pages;
+mod progress;
 mod screen;
 mod section;
 mod stat;

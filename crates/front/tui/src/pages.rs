@@ -4,9 +4,7 @@ use wb_model::{
     JobKind, Snapshot, Totals,
     bench::BenchLive,
     criteria::{Bound, Criterion},
-    http::HttpLive,
-    load::LoadLive,
-    snapshot::{CaptureLive, ProbeLive},
+    snapshot::ProbeLive,
     socket::SocketLive,
     timeline::PERCENTILES,
 };
@@ -15,7 +13,7 @@ use wb_render::figures::{count, rate_bps, rate_pps, share, time_ns};
 use crate::{Page, Row, Screen, Section, Tone, suite};
 
 /// Formats a value.
-type Write = fn(f64) -> String;
+pub(crate) type Write = fn(f64) -> String;
 
 /// Values over time with a title and a format.
 pub(crate) struct Chart {
@@ -106,24 +104,20 @@ impl Screen {
         }
         let all: &[(&'static str, &str, Write)] = match self.page {
             Page::Overview => &[
-                ("Responses per second", "http", per_second),
-                ("Requests per second", "rps", per_second),
-                ("New connections per second", "cps", per_second),
-                ("Open connections", "open", whole),
                 ("Sent frames per second", "tx", rate_pps),
                 ("Received frames per second", "rx", rate_pps),
                 ("Mean latency", "latency", time_ns),
-                ("Mean HTTP response time", "http_mean", time_ns),
-                ("Mean response time", "answers", time_ns),
             ],
-            Page::Times => &[
-                ("Mean latency per interval", "latency", time_ns),
-                ("Mean HTTP response time per interval", "http_mean", time_ns),
-                ("Mean response time per interval", "answers", time_ns),
-            ],
+            Page::Times => &[("Mean latency per interval", "latency", time_ns)],
             _ => &[],
         };
-        let mut charts = Vec::new();
+        let of_times = self.page == Page::Times;
+        let mut charts = self.progress.charts();
+        charts.retain(|chart| match self.page {
+            Page::Overview | Page::Times => !of_times || chart.title.contains(": mean "),
+            _ => false,
+        });
+        charts.retain(|chart| crate::bars::largest(&chart.values).is_some());
         for (title, name, write) in all {
             let values = self.past(name);
             if crate::bars::largest(&values).is_some() {
@@ -160,16 +154,8 @@ impl Screen {
             return vec![Section::new("Starting", vec![text("no measurements yet")])];
         };
         sections.extend(now.bench.as_ref().map(|bench| self.search(bench)));
-        sections.extend(now.load.as_ref().map(|load| self.connections(load)));
-        sections.extend(now.http.as_ref().map(|http| self.requests(http)));
+        sections.extend(self.progress.sections().iter().cloned());
         sections.extend(now.socket.as_ref().map(|socket| self.exchange(socket)));
-        let captures = now.capture.iter().map(|c| (String::new(), c));
-        let named = now.captures.iter().map(|(name, c)| (name.clone(), c));
-        sections.extend(
-            captures
-                .chain(named)
-                .map(|(name, c)| self.capture(&name, c)),
-        );
         sections.extend(self.frames(now));
         sections.extend(self.ports());
         sections.extend(self.judged());
@@ -231,90 +217,6 @@ impl Screen {
         Some(Section::new("Frames", rows))
     }
 
-    fn connections(&self, load: &LoadLive) -> Section {
-        let t = &load.totals;
-        let row = |name: &str, n: u64, rate: f64| Row::of(name, [count(n), per_second(rate)]);
-        let mut rows = vec![
-            row("new", t.attempted_connections, load.attempted_cps).over(self.past("cps")),
-            row(
-                "established",
-                t.established_connections,
-                load.established_cps,
-            ),
-            row("completed", t.completed_connections, load.completed_cps),
-            Row::of("open", [count(t.open_connections)]).over(self.past("open")),
-        ];
-        rows.extend(trouble(
-            "failed",
-            Some(t.failed_connections),
-            [per_second(load.failed_cps)],
-        ));
-        rows.push(row("requests", t.requests, load.rps).over(self.past("rps")));
-        rows.push(Row::of("responses", [count(t.responses)]));
-        rows.extend(
-            load.request_mean_ns
-                .map(|ns| Row::of("mean response time", [time_ns(ns)]).over(self.past("answers"))),
-        );
-        for (name, n) in [
-            ("lost requests", t.lost_requests),
-            ("late responses", t.late_responses),
-            ("error responses", t.error_responses),
-        ] {
-            rows.extend(trouble(name, Some(n).filter(|n| *n > 0), []));
-        }
-        let title = format!("Connections: {}", stage(load));
-        Section::new(&title, rows)
-    }
-
-    fn requests(&self, http: &HttpLive) -> Section {
-        let t = &http.totals;
-        let mut rows = vec![
-            Row::of(
-                "responses",
-                [count(t.completed), per_second(http.requests_per_second)],
-            )
-            .over(self.past("http")),
-            Row::of("requests sent", [count(t.sent)]),
-            Row::of("in flight", [count(t.in_flight)]),
-        ];
-        rows.extend(trouble("failed", Some(t.failed.sum()), []));
-        rows.extend(trouble(
-            "error responses",
-            Some(t.error_responses).filter(|n| *n > 0),
-            [],
-        ));
-        rows.extend(trouble("unsent", Some(t.unsent).filter(|n| *n > 0), []));
-        rows.push(
-            Row::of(
-                "connections",
-                [
-                    count(t.established_connections),
-                    per_second(http.connections_per_second),
-                ],
-            )
-            .over(self.past("http_new")),
-        );
-        rows.push(Row::of("open", [count(t.open_connections)]));
-        rows.extend(trouble(
-            "failed connections",
-            Some(t.refused_connections.sum()).filter(|n| *n > 0),
-            [],
-        ));
-        rows.push(
-            Row::of(
-                "bytes received",
-                [count(t.received_bytes), rate_bps(http.received_bps)],
-            )
-            .over(self.past("http_bps")),
-        );
-        rows.extend(
-            http.latency_mean_ns.map(|ns| {
-                Row::of("mean response time", [time_ns(ns)]).over(self.past("http_mean"))
-            }),
-        );
-        Section::new("HTTP", rows)
-    }
-
     #[allow(clippy::cast_precision_loss)]
     fn exchange(&self, socket: &SocketLive) -> Section {
         if socket.jobs == 0 {
@@ -343,51 +245,6 @@ impl Screen {
         );
         let row = Row::of(&name, [total, rate]).over(self.past("socket"));
         Section::new(&title, vec![row])
-    }
-
-    fn capture(&self, name: &str, c: &CaptureLive) -> Section {
-        let title = match name {
-            "" => "Capture".to_owned(),
-            name => format!("Capture {name}"),
-        };
-        let of = match name {
-            "" => "capture".to_owned(),
-            name => format!("capture {name}"),
-        };
-        let rate = |column: &str, write: Write| {
-            let rate = self.figures.rate(&of, column);
-            rate.map_or_else(String::new, write)
-        };
-        let mut rows = vec![
-            Row::of(
-                "read",
-                [count(c.read_frames), rate("read_frames", rate_pps)],
-            )
-            .over(self.figures.rates(&of, "read_frames")),
-            Row::of(
-                "written",
-                [count(c.written_frames), rate("written_frames", rate_pps)],
-            ),
-        ];
-        rows.extend(trouble(
-            "dropped by kernel",
-            Some(c.kernel_drop_frames),
-            [rate("kernel_drop_frames", rate_pps)],
-        ));
-        rows.push(
-            Row::of(
-                "bytes in files",
-                [
-                    count(c.file_octets),
-                    rate("file_octets", |octets| rate_bps(octets * 8.0)),
-                ],
-            )
-            .over(self.figures.rates(&of, "file_octets")),
-        );
-        if let Some(free) = self.figures.last(&of, "buffers_free") {
-            rows.push(Row::of("buffers free", [whole(free)]));
-        }
-        Section::new(&title, rows)
     }
 
     fn search(&self, bench: &BenchLive) -> Section {
@@ -500,19 +357,19 @@ impl Screen {
             ),
             (
                 "load responses",
-                "answers",
+                "request_ns",
                 "load",
                 ["request_samples", "request_sum_ns"],
             ),
             (
                 "load connects",
-                "",
+                "connect_ns",
                 "load",
                 ["connect_samples", "connect_sum_ns"],
             ),
             (
                 "HTTP responses",
-                "http_mean",
+                "latency_ns",
                 "http",
                 ["latency_samples", "latency_sum_ns"],
             ),
@@ -520,7 +377,10 @@ impl Screen {
         for (name, past, of, [samples, sum]) in pairs {
             let last = self.figures.mean(of, samples, sum);
             let all = self.figures.mean_of_all(of, samples, sum);
-            let past = self.past(past);
+            let past = match of {
+                "traffic" => self.past(past),
+                of => self.progress.means(of, past),
+            };
             let known: Vec<f64> = past.iter().copied().flatten().collect();
             let now = known.last().copied().or(last);
             if now.is_none() && all.is_none() {
@@ -805,8 +665,4 @@ fn probe(probe: &ProbeLive) -> Section {
         rows.push(text("no readings yet"));
     }
     Section::new(&format!("Probe {}", probe.name), rows)
-}
-
-fn stage(load: &LoadLive) -> String {
-    format!("{:?}", load.phase).to_lowercase()
 }

@@ -5,11 +5,12 @@ use std::{
     time::Duration,
 };
 
-use wb_model::{Criterion, Phase, Snapshot, timeline::Timeline};
+use wb_model::{Criterion, Phase, Report, Snapshot, timeline::Timeline};
 
 use crate::{
     Key, Tone,
     figures::Figures,
+    progress::Progress,
     stat::{Counted, Reading},
     suite,
 };
@@ -135,6 +136,7 @@ pub struct Screen {
     pub(crate) since_ns: u64,
     pub(crate) past: BTreeMap<&'static str, VecDeque<Option<f64>>>,
     pub(crate) figures: Figures,
+    pub(crate) progress: Progress,
     /// Ended trials of a search and its next step, in a line each.
     pub(crate) trials: Vec<(String, Tone)>,
     /// The largest load of the search so far.
@@ -162,8 +164,8 @@ impl Screen {
         }
     }
 
-    /// Adds a snapshot.
-    pub fn take(&mut self, snapshot: &Snapshot) {
+    /// Adds a snapshot and the report so far.
+    pub fn take(&mut self, snapshot: &Snapshot, report: &Report) {
         if let Some(bench) = &snapshot.bench {
             let before = if bench.trial == 0 { 0.0 } else { self.largest };
             self.largest = suite::largest(bench).max(before);
@@ -196,21 +198,6 @@ impl Screen {
             // Loads and HTTP have separate means.
             let of_frames = s.load.is_none() && s.http.is_none() || s.missing_frames.is_some();
             note("latency", s.latency_mean_ns.filter(|_| of_frames));
-            if let Some(load) = &s.load {
-                #[allow(clippy::cast_precision_loss)]
-                let open = load.totals.open_connections as f64;
-                note("cps", Some(load.attempted_cps));
-                note("failed", Some(load.failed_cps));
-                note("open", Some(open));
-                note("rps", Some(load.rps));
-                note("answers", load.request_mean_ns);
-            }
-            if let Some(http) = &s.http {
-                note("http", Some(http.requests_per_second));
-                note("http_new", Some(http.connections_per_second));
-                note("http_bps", Some(http.received_bps));
-                note("http_mean", http.latency_mean_ns);
-            }
             if let Some(socket) = &s.socket
                 && socket.jobs > 0
             {
@@ -219,6 +206,7 @@ impl Screen {
                 note("socket", Some(units));
             }
         }
+        self.progress.take(s, report);
         self.now = Some(snapshot.clone());
         self.since_ns = 0;
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use derive_more::{Add, AddAssign, Sub};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use wb_figures::Merge;
 
 use crate::{lateness::Lateness, report::Times};
 
@@ -17,6 +18,17 @@ pub struct HttpReport {
     /// `--port`. Connection times include the wait.
     #[serde(default)]
     pub repeated_syns: Option<u64>,
+}
+
+impl HttpReport {
+    /// All jobs as one; `None` without jobs.
+    #[must_use]
+    pub fn as_one_job(&self) -> Option<HttpJobReport> {
+        let (first, rest) = self.jobs.split_first()?;
+        let mut all = first.clone();
+        rest.iter().for_each(|job| all.merge(job));
+        Some(all)
+    }
 }
 
 /// Requests and connections, each counted once: `sent = completed + failed + in_flight`, `attempted = established +

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use wb_figures::Merge;
 
 use super::{LoadEnd, LoadTransport};
 use crate::{
@@ -95,6 +96,24 @@ impl LoadReport {
         }
     }
 
+    /// The jobs of the shown end as one; `None` without jobs.
+    #[must_use]
+    pub fn as_one_job(&self) -> Option<LoadJobReport> {
+        let mut jobs = self.jobs.iter().filter(|job| job.end == self.shown());
+        let mut all = jobs.next()?.clone();
+        jobs.for_each(|job| all.merge(job));
+        Some(all)
+    }
+
+    /// Connections of the shown end.
+    #[must_use]
+    pub fn connections(&self) -> ConnectionTotals {
+        let jobs = self.jobs.iter().filter(|job| job.end == self.shown());
+        jobs.fold(ConnectionTotals::default(), |sum, job| {
+            sum.plus(&job.totals)
+        })
+    }
+
     /// Rates of the frames of the shown end in the phase `steady`.
     #[must_use]
     pub fn rates(&self) -> Rates {
@@ -121,6 +140,19 @@ pub struct LoadRouteReport {
     /// Number of responses.
     pub answers: u64,
 }
+
+/// Counters of all frames in the queues of a load, and of messages that are not of the load: ARP, pings and neighbour
+/// discovery, others. They stand beside the counters of the load in [`LoadJobReport::counters`], whose `icmp_rx` are ICMP
+/// messages about packets of the load.
+pub const PORT_COUNTERS: [&str; 7] = [
+    "port_rx_frames",
+    "port_tx_frames",
+    "arp_messages_rx",
+    "arp_messages_tx",
+    "icmp_messages_rx",
+    "icmp_messages_tx",
+    "other_messages_rx",
+];
 
 /// Results of one end of connections at one port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -238,6 +270,9 @@ pub struct LoadWorkerReport {
     pub rx_frames: u64,
     /// Share of its time with work to do, 0 to 1.
     pub busy: f64,
+    /// Time with work to do, in ns.
+    #[serde(default)]
+    pub busy_ns: u64,
     /// Maximum time between two polls of the port, in ns.
     pub longest_turn_ns: u64,
     /// Lateness of the worker.

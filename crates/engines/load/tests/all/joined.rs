@@ -35,8 +35,8 @@ fn short_connections_complete_at_both_ends() {
         (1000, 500 * MS)
     );
     assert_eq!(steady.per_second(steady.counters.attempted), 2000.0);
-    assert_eq!(client.latencies.connect.count(), 1000);
-    assert_eq!(client.latencies.answer.count(), 1000);
+    assert_eq!(client.latencies.as_ref().unwrap().connect.count(), 1000);
+    assert_eq!(client.latencies.as_ref().unwrap().answer.count(), 1000);
     let shown = lab.slots[0].read();
     assert_eq!(
         (shown.phase, shown.counters.completed),

@@ -23,6 +23,7 @@ use wb_model::{
     capture::{CaptureJob, Direction},
     counted,
     criteria::{self, CriterionLimit},
+    report::CaptureReport,
     schema::mismatch,
     text::plan_to_toml,
     timeline::Timeline,
@@ -31,7 +32,7 @@ use wb_model::{
 use wb_session::input::read_text;
 use wb_session::{
     Environment, Extras, Observer, Prepared, Signals, View,
-    capture::{CaptureExtras, CaptureSnapshot, FrameSink},
+    capture::{CaptureExtras, FrameSink},
     prepare,
 };
 use wb_tcpdump::{closing, print::LinkType};
@@ -519,28 +520,27 @@ impl Observer for Teller<'_> {
         self.live.recorded(timeline);
     }
 
-    fn view(&mut self, view: &View) {
+    fn view(&mut self, view: &View<'_>) {
         let on_screen = self.live.view(view);
-        let Some(counters) = &view.capture else {
+        let Some(capture) = &view.report.capture else {
             return;
         };
         if view.asked {
-            let total = counters.total();
             say_as_is(closing::progress_line(
-                captured(counters),
-                total.passed_frames,
-                total.dropped_frames,
+                capture.captured_frames,
+                capture.filter_accept_frames,
+                capture.kernel_drop_frames,
                 0,
             ));
         }
         if self.shown.live_json {
             print(&wb_render::json::snapshot("capture", &view.snapshot));
         } else if !(self.shown.quiet || view.done || on_screen) {
-            say_in_passing(self.last.line(view, counters));
+            say_in_passing(self.last.line(view, capture));
         }
         if let Some(path) = &self.shown.stats_file
             && !self.stats_failed
-            && let Err(error) = save_stats(path, view, counters)
+            && let Err(error) = save_stats(path, view, capture)
         {
             self.stats_failed = true;
             say(format_args!(
@@ -548,14 +548,6 @@ impl Observer for Teller<'_> {
                 path.display()
             ));
         }
-    }
-}
-
-fn captured(counters: &CaptureSnapshot) -> u64 {
-    if counters.buffers > 0 {
-        counters.written_frames
-    } else {
-        counters.total().read_frames
     }
 }
 
@@ -595,40 +587,34 @@ pub(crate) fn end_lines(report: &Report, faulted: bool) -> String {
 /// Previous values of the live lines.
 #[derive(Default)]
 struct Last {
-    read: u64,
-    octets: u64,
     dropped: u64,
 }
 
 impl Last {
     #[allow(clippy::cast_precision_loss)]
-    fn line(&mut self, view: &View, counters: &CaptureSnapshot) -> String {
-        let total = counters.total();
-        let seconds = view.snapshot.interval_ns as f64 / 1e9;
-        let rate = |now: u64, last: u64| now.saturating_sub(last) as f64 / seconds;
+    fn line(&mut self, view: &View<'_>, capture: &CaptureReport) -> String {
+        let snapshot = &view.snapshot;
+        let read: u64 = capture.readers.iter().map(|r| r.read_frames).sum();
+        let dropped = capture.kernel_drop_frames;
         let mut line = format!(
-            "{:5.1} s  {:>10.0} pps  {:>9.1} Mbit/s  read {}  dropped by kernel {}",
-            view.snapshot.elapsed_ns as f64 / 1e9,
-            rate(total.read_frames, self.read),
-            rate(total.read_octets, self.octets) * 8.0 / 1e6,
-            total.read_frames,
-            total.dropped_frames,
+            "{:5.1} s  {:>10.0} pps  {:>9.1} Mbit/s  read {read}  dropped by kernel {dropped}",
+            snapshot.elapsed_ns as f64 / 1e9,
+            snapshot.received_pps.unwrap_or(0.0),
+            snapshot.received_l2_bps.unwrap_or(0.0) / 1e6,
         );
-        if total.dropped_frames > self.dropped {
-            line += &format!(" (+{})", total.dropped_frames - self.dropped);
+        if dropped > self.dropped {
+            line += &format!(" (+{})", dropped - self.dropped);
         }
-        if counters.buffers > 0 {
+        if capture.buffers > 0 {
             line += &format!(
                 "  written {}  buffers free {}/{}  longest write {:.0} ms",
-                counters.written_frames,
-                counters.buffers_free,
-                counters.buffers,
-                counters.longest_write_ns as f64 / 1e6
+                capture.captured_frames,
+                capture.buffers_free,
+                capture.buffers,
+                capture.longest_write_ms
             );
         }
-        self.read = total.read_frames;
-        self.octets = total.read_octets;
-        self.dropped = total.dropped_frames;
+        self.dropped = dropped;
         line
     }
 }
@@ -703,16 +689,21 @@ struct WriterStats {
     longest_write_ms: f64,
 }
 
-fn save_stats(path: &Path, view: &View, c: &CaptureSnapshot) -> std::io::Result<()> {
+fn save_stats(path: &Path, view: &View<'_>, c: &CaptureReport) -> std::io::Result<()> {
+    let plan = view.report.plan.captures.first();
+    let number = |port: &String| {
+        let at = plan.and_then(|job| job.ports.iter().position(|name| name == port));
+        at.and_then(|at| u32::try_from(at).ok()).unwrap_or(0)
+    };
     let readers = c.readers.iter().map(|r| ReaderStats {
-        interface: r.interface,
-        filter_pass: r.passed_frames,
-        kernel_drop: r.dropped_frames,
+        interface: number(&r.port),
+        filter_pass: r.filter_accept_frames,
+        kernel_drop: r.kernel_drop_frames,
         read: r.read_frames,
         octets: r.read_octets,
         queue_drop: r.queue_drop_frames,
         buffer_waits: r.buffer_waits,
-        longest_gap_ms: r.longest_gap_ns as f64 / 1e6,
+        longest_gap_ms: r.longest_gap_ms,
     });
     let document = CaptureStatsDocument {
         schema: "wirebench.capture-stats/1",
@@ -720,16 +711,16 @@ fn save_stats(path: &Path, view: &View, c: &CaptureSnapshot) -> std::io::Result<
         done: view.done,
         readers: readers.collect(),
         writer: WriterStats {
-            written: c.written_frames,
+            written: if c.buffers > 0 { c.captured_frames } else { 0 },
             not_written: c.not_written_frames,
             octets: c.file_octets,
             files: c.files,
             files_removed: c.files_removed,
-            file: c.path.as_ref().map(|p| p.display().to_string()),
+            file: c.last_file.clone(),
             buffers: c.buffers,
             buffers_free: c.buffers_free,
             buffers_fewest: c.buffers_fewest,
-            longest_write_ms: c.longest_write_ns as f64 / 1e6,
+            longest_write_ms: c.longest_write_ms,
         },
     };
     debug_assert_eq!(mismatch(&document), None, "a document matches its schema");

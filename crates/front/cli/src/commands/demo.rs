@@ -150,7 +150,7 @@ impl Tour<'_> {
             ..Environment::default()
         };
         let quiet = self.args.quiet;
-        let finished = wb_session::run(plan, &environment, &mut |view: &View| {
+        let finished = wb_session::run(plan, &environment, &mut |view: &View<'_>| {
             if !quiet {
                 show(&view.snapshot);
             }

@@ -193,7 +193,7 @@ fn measure(
     };
     let prepared = prepare(command.plan.clone(), &environment, extras)?;
     let mut intervals = 0;
-    let mut observe = |view: &View| {
+    let mut observe = |view: &View<'_>| {
         let Some(live) = &view.snapshot.socket else {
             return;
         };

@@ -100,7 +100,7 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
             ..Extras::default()
         };
         let prepared = prepare(plan, &environment(args)?, extras)?;
-        let finished = metrics::run(prepared, &mut |_: &View| {})?;
+        let finished = metrics::run(prepared, &mut |_: &View<'_>| {})?;
         return Ok(finished.exit_code());
     }
     if child {
@@ -131,7 +131,7 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
     }
     let (live_json, quiet) = (args.output.live_json, args.output.quiet);
     let verbose = args.output.verbose;
-    let mut observe = |view: &View| {
+    let mut observe = |view: &View<'_>| {
         if live_json {
             print(&wb_render::json::snapshot("netserver", &view.snapshot));
         } else if verbose && !quiet {

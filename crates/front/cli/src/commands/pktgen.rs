@@ -511,7 +511,7 @@ fn watch(args: &WatchArgs) -> Result<u8> {
         say(format_args!("wirebench: {warning}"));
     }
     let queues = prepared.watches().to_vec();
-    let finished = metrics::run(prepared, &mut |view: &View| {
+    let finished = metrics::run(prepared, &mut |view: &View<'_>| {
         if !output.quiet {
             show(&view.snapshot);
         }

@@ -338,7 +338,7 @@ fn measure(
         ))?;
     }
     let live_json = output.live_json;
-    let finished = metrics::run(prepared, &mut |view: &View| {
+    let finished = metrics::run(prepared, &mut |view: &View<'_>| {
         if live_json {
             print(&wb_render::json::snapshot("wrk", &view.snapshot));
         }

@@ -88,7 +88,7 @@ impl Reception {
             .name("wb-pgrx".to_owned())
             .spawn(move || {
                 // After a fault the rows no longer change.
-                if let Err(error) = prepared.run(&mut |_: &View| {}) {
+                if let Err(error) = prepared.run(&mut |_: &View<'_>| {}) {
                     super::service::say(&format!("pgrx: {error}"));
                 }
             })

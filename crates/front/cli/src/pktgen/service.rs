@@ -278,7 +278,7 @@ impl Service {
             state.order_stop();
         }
         drop(state);
-        let finished = metrics::run(prepared, &mut |_: &View| self.look());
+        let finished = metrics::run(prepared, &mut |_: &View<'_>| self.look());
         let mut state = self.lock();
         state.catch_up();
         let ended = std::mem::take(&mut state.running);

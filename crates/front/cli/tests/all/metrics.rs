@@ -232,6 +232,7 @@ fn readers_that_hang_or_talk_nonsense_disturb_nobody() {
     loop {
         // Earlier connections may still occupy places; those of the last attempt must not.
         silent.clear();
+        sleep(begun.elapsed() / 4);
         silent = silent_readers(&place, 4);
         let text = metrics(&place);
         let held = silent.iter_mut().all(is_held);

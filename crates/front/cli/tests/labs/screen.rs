@@ -260,11 +260,11 @@ fn the_rate_of_a_load_follows_keys_and_its_sums_hold() {
     let Some(terminal) = Terminal::run((80, 24), &command) else {
         return;
     };
-    terminal.shows_whole("Connections: steady", (80, 24));
+    terminal.shows_whole("─ Connections", (80, 24));
     // New connections per second, as in the row.
     let rate = || {
         let text = terminal.text();
-        let row = text.lines().find(|line| line.starts_with("  new "));
+        let row = text.lines().find(|line| line.starts_with("  attempted "));
         let cell = row
             .and_then(|row| row.split_whitespace().nth(2))
             .map(str::to_owned);
@@ -340,10 +340,10 @@ fn a_capture_is_shown_and_its_lines_come_after() {
     // Includes frames that the kernel sends unasked.
     let text = terminal.shows_whole("  4,0", (200, 50));
     for word in [
-        "read",
+        "passed the filter",
+        "captured",
+        "dropped by the kernel",
         "written",
-        "dropped by kernel",
-        "bytes in files",
         &lab.b0(),
     ] {
         assert!(text.contains(word), "no {word:?} in:\n{text}");

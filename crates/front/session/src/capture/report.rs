@@ -5,14 +5,15 @@ use wb_model::{
     Lateness, LatenessReport, Limit, Limiter, Totals,
     capture::{CaptureJob, DirectWrites},
     counted,
-    report::{CaptureReaderReport, CaptureReport, Rates},
+    report::{CaptureReaderReport, CaptureReport, PortReport, Rates},
 };
 
-use super::Captures;
+use super::{Captures, grown};
 use crate::{
     End, criteria,
-    engine::{Ended, Settled, Stamping},
+    engine::{Ended, Outcome, Stamping},
     ports::OpenPort,
+    report::Part,
     settle::{counted_frames, signal_name},
 };
 
@@ -78,26 +79,104 @@ fn section(run: &Captures, written: &WriterOutcome, interface_drops: u64) -> Cap
         write_p99_ms: ms(written.write_p99_ns),
         buffer_waits: outcomes().map(|o| o.buffer_waits).sum(),
         buffers: run.shared.snapshot().buffers,
+        buffers_free: run.shared.snapshot().buffers_free,
         buffers_fewest: written.buffers_fewest,
         readers: outcomes()
             .zip(&run.places)
             .map(|(o, (port, queue))| CaptureReaderReport {
-                port: run.ports[*port].plan.name.clone(),
-                queue: *queue,
-                cpu: run.ports[*port].plan.cpus.get(*queue as usize).copied(),
                 read_frames: o.read_frames,
                 read_octets: o.read_octets,
+                filter_accept_frames: o.rx.passed_frames.unwrap_or(0),
                 kernel_drop_frames: o.rx.dropped_frames,
+                queue_drop_frames: o.queue_drop_frames,
+                buffer_waits: o.buffer_waits,
                 kernel_counters: o.kernel.iter().map(|&(n, v)| (n.to_owned(), v)).collect(),
                 longest_gap_ms: ms(o.longest_gap_ns),
+                ..reader_at(run, *port, *queue)
             })
             .collect(),
     }
 }
 
+/// Fills the report so far. The counters of the parts come from successive moments, so the frames need not add up yet.
+pub(super) fn fill(run: &Captures, part: &mut Part<'_>) {
+    let seen = run.shared.snapshot();
+    let total = seen.total();
+    let own = |port: &&PortReport| run.ports.iter().any(|own| own.plan.name == port.name);
+    let ports = part.report.ports.iter().filter(own);
+    let interface_drops = ports.map(|port| grown(&port.before, &port.after).1).sum();
+    let seats = run.seats.iter().zip(&seen.readers);
+    let capture = CaptureReport {
+        filter_accept_frames: total.passed_frames,
+        // Without an output, frames are only counted.
+        captured_frames: match seen.buffers {
+            0 => total.read_frames,
+            _ => seen.written_frames,
+        },
+        kernel_drop_frames: total.dropped_frames,
+        not_written_frames: seen.not_written_frames,
+        queue_drop_frames: total.queue_drop_frames,
+        interface_drop_frames: interface_drops,
+        files: seen.files,
+        files_removed: seen.files_removed,
+        last_file: seen.path.map(|path| path.display().to_string()),
+        file_octets: seen.file_octets,
+        filter: run.job.filter.clone(),
+        snap_len: run.job.snap_len,
+        ring_bytes: run.ring_bytes,
+        block_timeout_ms: ms(run.job.block_timeout.as_nanos()),
+        longest_gap_ms: ms(total.longest_gap_ns),
+        longest_write_ms: ms(seen.longest_write_ns),
+        buffer_waits: total.buffer_waits,
+        buffers: seen.buffers,
+        buffers_free: seen.buffers_free,
+        buffers_fewest: seen.buffers_fewest,
+        readers: seats
+            .map(|((port, queue), reader)| CaptureReaderReport {
+                filter_accept_frames: reader.passed_frames,
+                read_frames: reader.read_frames,
+                read_octets: reader.read_octets,
+                kernel_drop_frames: reader.dropped_frames,
+                queue_drop_frames: reader.queue_drop_frames,
+                buffer_waits: reader.buffer_waits,
+                longest_gap_ms: ms(reader.longest_gap_ns),
+                ..reader_at(run, *port, *queue)
+            })
+            .collect(),
+        ..CaptureReport::default()
+    };
+    let totals = Totals {
+        received_frames: Some(total.read_frames),
+        received_octets: Some(total.read_octets),
+        rx_dropped_frames: Some(total.dropped_frames),
+        ..Totals::default()
+    };
+    part.frames(&totals, &Rates::default());
+    add(run, part, capture);
+}
+
+/// A reader without its counts.
+fn reader_at(run: &Captures, port: usize, queue: u32) -> CaptureReaderReport {
+    let plan = &run.ports[port].plan;
+    CaptureReaderReport {
+        port: plan.name.clone(),
+        queue,
+        cpu: plan.cpus.get(queue as usize).copied(),
+        ..CaptureReaderReport::default()
+    }
+}
+
+/// Adds the section of the capture to the report.
+fn add(run: &Captures, part: &mut Part<'_>, capture: CaptureReport) {
+    match &run.key {
+        Some(name) => drop(part.report.captures.insert(name.clone(), capture)),
+        None => part.report.capture = Some(capture),
+    }
+}
+
 /// Settles the account of the capture. Without criteria, a capture promises that nothing is lost.
 #[allow(clippy::cast_precision_loss)]
-pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
+pub(super) fn settle(run: &mut Captures, part: &mut Part<'_>, ended: &Ended) -> Outcome {
     let written = run.written.take().unwrap_or_default();
     let run = &*run;
     let account = &run.account;
@@ -131,27 +210,30 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
         let whose = |warning: &mut String| *warning = format!("{name}: {warning}");
         warnings.iter_mut().for_each(whose);
     }
-    Settled {
+    let totals = Totals {
+        received_frames: Some(read),
+        received_octets: Some(octets),
+        rx_dropped_frames: Some(account.kernel_drop),
+        ..Totals::default()
+    };
+    let rates = Rates {
+        received_pps: Some(read as f64 / seconds),
+        received_l2_bps: Some(octets as f64 * 8.0 / seconds),
+        rx_time_ns: Some(ended.elapsed_ns),
+        ..Rates::default()
+    };
+    part.frames(&totals, &rates);
+    run.ports
+        .iter()
+        .for_each(|port| part.port(ended.port(port)));
+    add(run, part, capture);
+    Outcome {
         job: run.key.clone(),
-        totals: Totals {
-            received_frames: Some(read),
-            received_octets: Some(octets),
-            rx_dropped_frames: Some(account.kernel_drop),
-            ..Totals::default()
-        },
-        rates: Rates {
-            received_pps: Some(read as f64 / seconds),
-            received_l2_bps: Some(octets as f64 * 8.0 / seconds),
-            rx_time_ns: Some(ended.elapsed_ns),
-            ..Rates::default()
-        },
-        ports: run.ports.iter().map(|port| ended.port(port)).collect(),
         criteria,
         defect: defect(account),
         broken,
         nothing: blank.then(|| "no frames arrived".to_owned()),
         found: Some("nothing was lost".to_owned()),
-        capture: Some(capture),
         lateness: LatenessReport {
             all: late,
             may_have_caused: lost_by_stalls(run, lost, &late),
@@ -169,7 +251,7 @@ pub(super) fn settle(run: &mut Captures, ended: &Ended) -> Settled {
             wall: true,
             ..Stamping::default()
         },
-        ..Settled::default()
+        ..Outcome::default()
     }
 }
 

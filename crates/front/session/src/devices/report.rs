@@ -10,14 +10,15 @@ use wb_model::{
     report::{JobReport, Rates, StreamReport, WorkerReport},
     units::WIRE_OVERHEAD,
 };
-use wb_traffic::{DeviceOutcome, WatchOutcome};
+use wb_traffic::{CounterValues, DeviceOutcome, WatchOutcome};
 
 use super::Devices;
 use crate::{
     End,
     criteria::{self, Offered, Shortfall},
-    engine::{Ended, Settled, Stamping},
+    engine::{Ended, Outcome, Stamping},
     lateness,
+    report::Part,
     settle::{
         counted_frames, distributions_of, measurement_warnings, nothing_arrived, nothing_sent,
         share, signal_name, stalls_explain, times_of,
@@ -358,8 +359,33 @@ fn vanished(run: &Devices, ended: &Ended) -> Option<String> {
     })
 }
 
-/// Settles the account of all devices and watches.
-pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
+/// Fills the report so far.
+pub(super) fn fill(run: &Devices, part: &mut Part<'_>) {
+    let mut sent = CounterValues::default();
+    for handle in &run.handles {
+        sent += handle.counters().read();
+    }
+    let watched = run.watches.iter().map(|queue| queue.handle.results().0);
+    let (frames, octets) = watched.fold((0, 0), |(frames, octets), seen| {
+        (
+            frames + seen.packets,
+            octets + seen.bytes + 4 * seen.packets,
+        )
+    });
+    let (sends, receives) = (!run.handles.is_empty(), !run.watches.is_empty());
+    let totals = Totals {
+        offered_frames: sends.then_some(sent.offered_frames),
+        offered_octets: sends.then_some(sent.offered_octets),
+        refused_frames: sends.then_some(sent.refused_frames),
+        received_frames: receives.then_some(frames),
+        received_octets: receives.then_some(octets),
+        ..Totals::default()
+    };
+    part.frames(&totals, &Rates::default());
+}
+
+/// Fills the report, and settles the account of all devices and watches.
+pub(super) fn settle(run: &Devices, part: &mut Part<'_>, ended: &Ended) -> Outcome {
     let mut warnings = Vec::new();
     let mut all = Measurement::default();
     for (_, outcome) in &run.watched {
@@ -435,16 +461,18 @@ pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
         .then(|| "the totals do not add up; this is a bug in wirebench".to_owned())
         .or_else(|| vanished(run, ended));
     let limited_by = limited_by(run, ended, &totals, &late);
-    Settled {
+    let report = &mut *part.report;
+    report.jobs.extend(jobs(run, totals, rates, times.latency));
+    report.workers.extend(workers);
+    part.frames(&totals, &rates);
+    part.times(times);
+    run.ports
+        .iter()
+        .for_each(|port| part.port(ended.port(port)));
+    Outcome {
         distributions: distributions_of("", &all),
         not_offered: short.map(|short| short.because(&limited_by.to_string())),
         limited_by,
-        jobs: jobs(run, totals, rates, times.latency),
-        totals,
-        rates,
-        times,
-        workers,
-        ports: run.ports.iter().map(|port| ended.port(port)).collect(),
         criteria: criteria::reports(judged),
         lateness,
         defect,
@@ -453,7 +481,7 @@ pub(super) fn settle(run: &Devices, ended: &Ended) -> Settled {
         stopped: stopped(run),
         warnings,
         stamping: stamping(run),
-        ..Settled::default()
+        ..Outcome::default()
     }
 }
 

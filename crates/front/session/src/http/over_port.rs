@@ -4,15 +4,21 @@ use std::{os::fd::BorrowedFd, sync::Arc};
 
 use wb_http::HttpThreadOutcome;
 use wb_load::{HttpOutcome, HttpTask, LoadSnapshot};
-use wb_model::{JobKind, Phase, Plan, Snapshot, http::HttpTotals, timeline::Row};
+use wb_model::{
+    JobKind, Phase, Plan, Snapshot,
+    http::{HttpJobReport, HttpReport},
+    load::LoadStage,
+    timeline::Row,
+};
 
-use super::{Folder, between, record, report};
+use super::{Folder, Moment, between, record, report};
 use crate::{
     Environment, StartError,
-    engine::{Ended, Engine, EngineState, Launch, Sample, Settled, Stamping, Stop},
+    engine::{Ended, Engine, EngineState, Launch, Outcome, Stamping, Stop},
     http::report::{HttpJobFacts, Via},
     load::run::{LoadWorkerSlot, Loads},
     ports::OpenPort,
+    report::Part,
     settle::error_responses,
 };
 
@@ -21,8 +27,7 @@ pub(crate) struct PortHttps {
     plan: Plan,
     loads: Loads,
     facts: Vec<HttpJobFacts>,
-    start_ns: u64,
-    last: (u64, HttpTotals, (u64, u64)),
+    last: Moment,
 }
 
 /// Makes the requests of the jobs, in their order.
@@ -71,8 +76,7 @@ impl PortHttps {
             facts: facts.collect(),
             plan,
             loads,
-            start_ns: 0,
-            last: (0, HttpTotals::default(), (0, 0)),
+            last: Moment::default(),
         }
     }
 }
@@ -157,7 +161,6 @@ impl Engine for PortHttps {
     }
 
     fn begin(&mut self, start_ns: u64) {
-        self.start_ns = start_ns;
         self.last.0 = start_ns;
         self.loads.begin(start_ns);
     }
@@ -178,32 +181,37 @@ impl Engine for PortHttps {
         self.loads.request_fds()
     }
 
-    fn sample(&mut self, now: u64) -> Sample {
-        let sample = self.loads.sample(now);
-        let sum = sample
-            .load
-            .as_ref()
-            .map_or(LoadSnapshot::default(), |detail| detail.sum);
-        let times = (sum.request.count, sum.request.sum);
-        let before = std::mem::replace(&mut self.last, (now, sum.http, times));
-        let http = between(before, self.last);
-        let interval = now.saturating_sub(before.0);
-        let phase = match sample.snapshot.phase {
-            Phase::Drain | Phase::Done => Phase::Drain,
+    fn fill(&self, part: &mut Part<'_>) {
+        let jobs = self.plan.http_jobs.iter().zip(&self.facts).enumerate();
+        let jobs = jobs.map(|(number, (plan, facts))| {
+            let seen = self.loads.seen_of(number);
+            HttpJobReport {
+                addresses: facts.addresses.clone(),
+                ..report::so_far(plan, seen.http, seen.request.summary())
+            }
+        });
+        part.report.http = Some(HttpReport {
+            jobs: jobs.collect(),
+            ..HttpReport::default()
+        });
+    }
+
+    fn show(&mut self, snapshot: &mut Snapshot, now_ns: u64) {
+        let seen = self.loads.seen();
+        let now = (now_ns, seen.http, times(&seen));
+        let http = between(std::mem::replace(&mut self.last, now), now);
+        snapshot.phase = match seen.phase {
+            LoadStage::Drain | LoadStage::Done => Phase::Drain,
             _ => Phase::Running,
         };
-        Snapshot {
-            http: Some(http),
-            latency_mean_ns: http.latency_mean_ns,
-            ..Snapshot::at(now.saturating_sub(self.start_ns), interval, phase)
-        }
-        .into()
+        snapshot.latency_mean_ns = http.latency_mean_ns;
+        snapshot.http = Some(http);
     }
 
     fn record(&self, row: &mut Row<'_>) {
         self.loads.record(row);
         let sum = self.loads.seen();
-        record(row, &sum.http, (sum.request.count, sum.request.sum));
+        record(row, &sum.http, times(&sum));
         for slot in &self.loads.slots {
             slot.record_requests(row, "http", "latency");
         }
@@ -213,8 +221,9 @@ impl Engine for PortHttps {
         self.loads.join()
     }
 
-    fn settle(&mut self, ended: &Ended) -> Settled {
-        let load = self.loads.settle(ended);
+    fn settle(&mut self, part: &mut Part<'_>, ended: &Ended) -> Outcome {
+        let jobs_before = part.report.load.as_ref().map_or(0, |load| load.jobs.len());
+        let load = self.loads.settle(part, ended);
         let outcomes = (0..self.facts.len()).map(|number| {
             let with_service = !self.plan.http_jobs[number].rate.is_empty();
             let slots = self.loads.slots.iter_mut();
@@ -224,22 +233,22 @@ impl Engine for PortHttps {
                 .collect()
         });
         let outcomes: Vec<Vec<HttpThreadOutcome>> = outcomes.collect();
-        let http = report::settle(&self.plan, &self.facts, outcomes, ended);
+        let http = report::settle(&self.plan, &self.facts, outcomes, part, ended);
         let mut warnings = http.warnings;
         // Both engines warn about error responses.
-        let connections = load.totals.connections.unwrap_or_default();
-        let errors = error_responses(connections.error_responses, connections.responses);
+        let jobs = part.report.load.iter().flat_map(|load| &load.jobs);
+        let own = jobs.skip(jobs_before).map(|job| &job.totals);
+        let (failed, all) = own.fold((0, 0), |(failed, all), totals| {
+            (failed + totals.error_responses, all + totals.responses)
+        });
+        let errors = error_responses(failed, all);
         warnings.extend(
             load.warnings
                 .into_iter()
                 .filter(|w| Some(w) != errors.as_ref()),
         );
-        Settled {
+        Outcome {
             defect: http.defect.or(load.defect),
-            totals: load.totals,
-            rates: load.rates,
-            ports: load.ports,
-            load: load.load,
             warnings,
             stamping: Stamping {
                 same_clock: true,
@@ -250,4 +259,9 @@ impl Engine for PortHttps {
             ..http
         }
     }
+}
+
+/// Number of the response times so far, and their sum modulo 2^64.
+fn times(seen: &LoadSnapshot) -> (u64, u64) {
+    (seen.request.count, seen.request.sum as u64)
 }

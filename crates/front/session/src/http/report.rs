@@ -6,10 +6,11 @@ use wb_figures::{Merge, text::time_ns};
 use wb_http::HttpThreadOutcome;
 use wb_measure::Histogram;
 use wb_model::{
-    Lateness, Limit, Limiter, Plan, Totals, counted,
+    Lateness, Limit, Limiter, Plan, Summary, Totals, counted,
     http::{
         ExactTimes, Http2Report, Http3Report, HttpJob, HttpJobReport, HttpReport,
-        HttpRequestReport, HttpThreadReport, HttpTlsReport, HttpVersion, figures::section,
+        HttpRequestReport, HttpThreadReport, HttpTlsReport, HttpTotals, HttpVersion,
+        figures::section,
     },
     lateness::{MISSED, WAS_LATE},
 };
@@ -18,8 +19,9 @@ use super::sum;
 use crate::{
     End,
     criteria::{self, Offered, Shortfall},
-    engine::{Ended, Settled, Stamping, Times},
+    engine::{Ended, Outcome, Stamping, Times},
     lateness,
+    report::Part,
     settle::{
         counted_connections, counted_requests, distributions_of_section, error_responses, share,
         signal_name,
@@ -47,12 +49,25 @@ pub(super) struct HttpJobFacts {
     pub(super) via: Via,
 }
 
+/// Report of a job so far.
+pub(super) fn so_far(plan: &HttpJob, totals: HttpTotals, latency: Summary) -> HttpJobReport {
+    HttpJobReport {
+        name: plan.name.clone(),
+        url: plan.url.clone(),
+        totals,
+        latency_ns: latency.into(),
+        ..HttpJobReport::default()
+    }
+}
+
+/// Fills the report, and settles the account of the jobs.
 pub(super) fn settle(
     plan: &Plan,
     jobs: &[HttpJobFacts],
     outcomes: Vec<Vec<HttpThreadOutcome>>,
+    part: &mut Part<'_>,
     ended: &Ended,
-) -> Settled {
+) -> Outcome {
     let settled: Vec<HttpJobReport> = plan
         .http_jobs
         .iter()
@@ -139,27 +154,28 @@ pub(super) fn settle(
     for one in settled.iter().filter(|_| settled.len() > 1) {
         distributions.extend(distributions_of_section(&section(one), &one.name));
     }
-    Settled {
+    part.times(Times {
+        latency: *total.latency_ns,
+        percentile_error: Histogram::RELATIVE_ERROR,
+        ..Times::default()
+    });
+    let nothing = settled.iter().find_map(|one| nothing(one, settled.len()));
+    part.report.http = Some(HttpReport {
+        jobs: settled,
+        ..HttpReport::default()
+    });
+    Outcome {
         distributions,
-        times: Times {
-            latency: *total.latency_ns,
-            percentile_error: Histogram::RELATIVE_ERROR,
-            ..Times::default()
-        },
         not_offered: short.map(|short| short.because(&limited_by.to_string())),
         criteria: criteria::reports(judged),
         lateness,
         defect: defect
             .then(|| "the request counts do not add up; this is a bug in wirebench".to_owned()),
-        nothing: settled.iter().find_map(|one| nothing(one, settled.len())),
+        nothing,
         limited_by: limited_by.into(),
-        http: Some(HttpReport {
-            jobs: settled,
-            ..HttpReport::default()
-        }),
         stamping: Stamping::by_calls(),
         warnings,
-        ..Settled::default()
+        ..Outcome::default()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use wb_figures::{Merge, text::time_ns};
-use wb_load::{LoadOutcome, LoadTotals, PhaseTotals};
+use wb_load::{LoadOutcome, LoadSnapshot, LoadTotals, PhaseTotals};
 use wb_measure::Histogram;
 use wb_measure::NamedHistogram;
 use wb_model::{
@@ -12,17 +12,19 @@ use wb_model::{
     lateness::{MISSED, WAS_LATE},
     load::{
         ConnectionTotals, LoadEnd, LoadJob, LoadJobReport, LoadPhaseReport, LoadRate, LoadReport,
-        LoadRouteReport, LoadTransport, LoadWorkerReport, figures::section,
+        LoadRouteReport, LoadTransport, LoadWorkerReport, PORT_COUNTERS, figures::section,
     },
+    report::Rates,
 };
-use wb_tcp::{Counters, IcmpNews};
+use wb_tcp::{Counters, IcmpNews, Latencies};
 
-use super::run::{Loads, connections, totals_of};
+use super::run::{LoadWorkerSlot, Loads, connections, totals_of};
 use crate::{
     End,
     criteria::{self, Offered, Shortfall},
-    engine::{Ended, Settled, Stamping, Times},
+    engine::{Ended, Outcome, Stamping, Times},
     lateness,
+    report::Part,
     settle::{
         counted_connections, counted_frames, counted_requests, distributions_of_section,
         error_responses, share, signal_name,
@@ -42,58 +44,33 @@ struct SettledJob {
     totals: LoadTotals,
 }
 
-fn settle_job(run: &Loads, ended: &Ended, job: usize) -> SettledJob {
-    let plan = &run.plan.loads[job];
-    let totals = totals_of(&run.slots, job);
-    let outcomes = run
-        .slots
-        .iter()
-        .filter(|s| s.job == job)
-        .filter_map(|s| Some((s, s.outcome.as_ref()?)));
-    let workers = outcomes
-        .map(|(slot, o)| LoadWorkerReport {
-            queue: slot.queue,
-            cpu: slot.cpu,
-            totals: connections(&o.counters),
-            tx_frames: o.tx.sent_frames,
-            rx_frames: o.counters.rx_of_load().0,
-            busy: share(o.busy_ns, o.ns),
-            longest_turn_ns: o.longest_turn_ns,
-            lateness: o.lateness,
-        })
-        .collect();
-    let links = || {
-        run.slots
-            .iter()
-            .filter(|s| s.job == job)
-            .filter_map(|s| s.outcome.as_ref())
+/// Report of a job, without its workers, routes and link.
+fn job_report(plan: &LoadJob, totals: &LoadTotals) -> LoadJobReport {
+    let times = |of: fn(&Latencies) -> &Histogram| {
+        let all = totals.latencies.as_deref().map(of);
+        all.map(wb_measure::Times::from).unwrap_or_default()
     };
-    // A port that only receives sees no errors, but its interface still counts.
-    let mut ports = run.ports.iter();
-    let port = ports.find(|port| port.plan.name == plan.port);
-    let carrier_downs = port.map(|port| ended.grew(port, "carrier_downs"));
-    let times = |histogram: &Histogram| wb_measure::Times::from(histogram);
-    let request_ns = times(&totals.latencies.answer);
-    let request_due_ns = times(&totals.latencies.since_due);
-    let report = LoadJobReport {
+    let request_ns = times(|all| &all.answer);
+    let request_due_ns = times(|all| &all.since_due);
+    LoadJobReport {
         name: plan.name.clone(),
         port: plan.port.clone(),
         end: plan.end,
         transport: plan.transport,
         totals: connections(&totals.counters),
-        frames: frames(&totals),
+        frames: frames(totals),
         unsent_connections: totals.unsent_connections,
         unsent_requests: totals.unsent_requests,
         waited_requests: totals.waited_requests,
         no_tuple: totals.launch.no_tuple,
         failures: named(totals.failures_by_cause().into_iter()),
-        counters: named(totals.counters.fields()),
+        counters: named(totals.counters.fields().chain(of_port(totals))),
         tuples: match plan.end {
             LoadEnd::Client => u64::try_from(plan.tuples()).unwrap_or(u64::MAX),
             LoadEnd::Server => 0,
         },
-        connect_ns: times(&totals.latencies.connect),
-        first_byte_ns: times(&totals.latencies.first_byte),
+        connect_ns: times(|all| &all.connect),
+        first_byte_ns: times(|all| &all.first_byte),
         since_sent_ns: request_ns.clone(),
         since_due_ns: match request_due_ns.samples {
             0 => request_ns.clone(),
@@ -103,14 +80,90 @@ fn settle_job(run: &Loads, ended: &Ended, job: usize) -> SettledJob {
         request_due_ns,
         latency_is_estimate: totals.counters.udp_by_order > 0,
         phases: totals.phases.iter().map(phase).collect(),
+        ..LoadJobReport::default()
+    }
+}
+
+/// Fills the report so far.
+pub(super) fn fill(run: &Loads, part: &mut Part<'_>) {
+    let jobs = run.plan.loads.iter().enumerate();
+    let jobs = jobs.map(|(number, plan)| job_so_far(run, number, plan));
+    let load = LoadReport {
+        jobs: jobs.collect(),
+    };
+    let shown = load.jobs.iter().filter(|job| job.end == load.shown());
+    let totals = Totals {
+        connections: Some(load.connections()),
+        ..shown.fold(Totals::default(), |sum, job| sum.plus(&job.frames))
+    };
+    part.frames(&totals, &Rates::default());
+    add(part, load);
+}
+
+/// Adds the jobs to the report. HTTP loads over ports have loads too.
+fn add(part: &mut Part<'_>, mut load: LoadReport) {
+    let all = part.report.load.get_or_insert_default();
+    all.jobs.append(&mut load.jobs);
+}
+
+fn job_so_far(run: &Loads, number: usize, plan: &LoadJob) -> LoadJobReport {
+    let slots = run.slots.iter().filter(|slot| slot.job == number);
+    let workers: Vec<(&LoadWorkerSlot, LoadSnapshot)> =
+        slots.map(|slot| (slot, slot.read())).collect();
+    let sum = LoadSnapshot::sum(workers.iter().map(|(_, seen)| seen));
+    let workers = workers.iter().map(|(slot, seen)| LoadWorkerReport {
+        queue: slot.queue,
+        cpu: slot.cpu,
+        totals: connections(&seen.counters),
+        tx_frames: seen.tx.sent_frames,
+        rx_frames: seen.counters.rx_of_load().0,
+        busy: share(seen.busy_ns, seen.at_ns),
+        busy_ns: seen.busy_ns,
+        longest_turn_ns: seen.longest_turn_ns,
+        ..LoadWorkerReport::default()
+    });
+    LoadJobReport {
+        connect_ns: sum.connect.summary().into(),
+        first_byte_ns: sum.first_byte.summary().into(),
+        request_ns: sum.request.summary().into(),
+        workers: workers.collect(),
+        ..job_report(plan, &LoadTotals::so_far(&sum))
+    }
+}
+
+fn settle_job(run: &Loads, ended: &Ended, job: usize) -> SettledJob {
+    let plan = &run.plan.loads[job];
+    let totals = totals_of(&run.slots, job);
+    let outcomes = || {
+        let slots = run.slots.iter().filter(|s| s.job == job);
+        slots.filter_map(|s| Some((s, s.outcome.as_ref()?)))
+    };
+    let links = || outcomes().map(|(_, outcome)| outcome);
+    let workers = outcomes().map(|(slot, o)| LoadWorkerReport {
+        queue: slot.queue,
+        cpu: slot.cpu,
+        totals: connections(&o.counters),
+        tx_frames: o.tx.sent_frames,
+        rx_frames: o.counters.rx_of_load().0,
+        busy: share(o.busy_ns, o.ns),
+        busy_ns: o.busy_ns,
+        longest_turn_ns: o.longest_turn_ns,
+        lateness: o.lateness,
+    });
+    // A port that only receives sees no errors, but its interface still counts.
+    let mut ports = run.ports.iter();
+    let port = ports.find(|port| port.plan.name == plan.port);
+    let carrier_downs = port.map(|port| ended.grew(port, "carrier_downs"));
+    let report = LoadJobReport {
         routes: routes(plan, links()),
-        workers,
+        workers: workers.collect(),
         link_downs: links()
             .map(|o| o.link_downs)
             .max()
             .max(carrier_downs)
             .unwrap_or(0),
         link_down_ns: links().map(|o| o.link_down_ns).max().unwrap_or(0),
+        ..job_report(plan, &totals)
     };
     SettledJob { report, totals }
 }
@@ -132,6 +185,21 @@ fn routes<'a>(
             .sum(),
     })
     .collect()
+}
+
+/// Values of [`PORT_COUNTERS`].
+fn of_port(totals: &LoadTotals) -> impl Iterator<Item = (&'static str, u64)> {
+    let others = &totals.responder;
+    let values = [
+        totals.rx.received_frames,
+        totals.tx.submitted_frames,
+        others.arp_rx,
+        others.arp_tx,
+        others.icmp_rx,
+        others.icmp_tx,
+        others.other_rx,
+    ];
+    PORT_COUNTERS.into_iter().zip(values)
 }
 
 /// Keeps the counters that are not 0.
@@ -179,7 +247,7 @@ fn phase(p: &PhaseTotals) -> LoadPhaseReport {
 }
 
 /// Settles the account of all loads.
-pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
+pub(super) fn settle(run: &Loads, part: &mut Part<'_>, ended: &Ended) -> Outcome {
     let settled: Vec<SettledJob> = (0..run.plan.loads.len())
         .map(|job| settle_job(run, ended, job))
         .collect();
@@ -219,10 +287,20 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
     ));
     let limited_by = limited_by(run, ended, &settled, shown, &lateness);
     let rx = times_end(&settled).to_owned();
+    let reports = settled.iter().map(|s| s.report.clone());
     let load = LoadReport {
-        jobs: settled.iter().map(|s| s.report.clone()).collect(),
+        jobs: reports.collect(),
     };
-    Settled {
+    part.frames(&totals, &load.rates());
+    part.times(Times {
+        latency,
+        percentile_error: Histogram::RELATIVE_ERROR,
+        ..Times::default()
+    });
+    run.ports
+        .iter()
+        .for_each(|port| part.port(ended.port(port)));
+    let outcome = Outcome {
         distributions: distributions(&settled, shown),
         not_offered: short.map(|short| short.because(&limited_by.to_string())),
         limited_by: limited_by.into(),
@@ -231,18 +309,9 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
         stopped: run
             .has_stop_command()
             .then(|| "ended early by stop (--control)".to_owned()),
-        totals,
-        rates: load.rates(),
-        times: Times {
-            latency,
-            percentile_error: Histogram::RELATIVE_ERROR,
-            ..Times::default()
-        },
-        ports: run.ports.iter().map(|port| ended.port(port)).collect(),
         criteria: criteria::reports(judged),
         lateness,
         warnings,
-        load: Some(load),
         stamping: Stamping {
             same_clock: true,
             wall: false,
@@ -250,8 +319,10 @@ pub(super) fn settle(run: &Loads, ended: &Ended) -> Settled {
             tx: "user, when the request is handed over".to_owned(),
             rx,
         },
-        ..Settled::default()
-    }
+        ..Outcome::default()
+    };
+    add(part, load);
+    outcome
 }
 
 /// Name of the moment at which response times end, for reports.

@@ -2,7 +2,6 @@
 
 use std::{
     any::Any,
-    collections::BTreeMap,
     os::fd::BorrowedFd,
     path::Path,
     sync::{Arc, atomic::Ordering},
@@ -10,11 +9,12 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 use wb_load::{
-    LoadControl, LoadOutcome, LoadSlot, LoadSnapshot, LoadSpec, LoadTotals, run_load_worker,
+    LiveTimes, LoadControl, LoadOutcome, LoadSlot, LoadSnapshot, LoadSpec, LoadTotals,
+    run_load_worker,
 };
 use wb_model::{
-    JobKind, Phase, Plan, Snapshot, Totals,
-    load::{ConnectionTotals, LoadEnd, LoadLive, LoadStage},
+    JobKind, Phase, Plan, Report, Snapshot,
+    load::{ConnectionTotals, LoadEnd, LoadJob, LoadStage},
     timeline::Row,
 };
 use wb_port::QueuePair;
@@ -26,8 +26,10 @@ use super::{
 };
 use crate::{
     StartError, Steering, SystemClock,
-    engine::{DeviceCounters, Ended, Engine, EngineState, LEAD_NS, Launch, Sample, Settled, Stop},
+    engine::{Ended, Engine, EngineState, LEAD_NS, Launch, Outcome, Stop},
     ports::OpenPort,
+    report::Part,
+    snapshot::snapshot,
     steering::steered,
     workers::{LastOutlineRequest, OnQueue, Workers},
 };
@@ -49,17 +51,6 @@ pub(crate) struct LoadWorkerSlot {
     pub(crate) cpu_ns: u64,
 }
 
-/// Details of the loads of a run at an instant.
-pub struct LoadDetail {
-    /// Sum of all clients or, without clients, of all servers.
-    pub sum: LoadSnapshot,
-    /// Share of time in which each worker of these was busy since the view before, 0 to 1.
-    pub busy: Vec<f64>,
-    /// Growth of the interface counters of the shown end since the start of the run, port by port, with the kernel's
-    /// names.
-    pub interfaces: Vec<BTreeMap<String, u64>>,
-}
-
 /// All loads of a run.
 pub(crate) struct Loads {
     pub(crate) plan: Plan,
@@ -67,7 +58,7 @@ pub(crate) struct Loads {
     pub(super) jobs: Vec<JobSlot>,
     pub(crate) slots: Vec<LoadWorkerSlot>,
     workers: Workers<WorkerResult>,
-    live: LoadSnapshots,
+    progress: Progress,
     asked: LastOutlineRequest,
     point: Option<ControlPoint>,
     steering: Steering,
@@ -109,6 +100,11 @@ fn broke((result, ..): &WorkerResult) -> bool {
 }
 
 impl LoadWorkerSlot {
+    /// State of the worker.
+    pub(super) fn read(&self) -> LoadSnapshot {
+        self.slot.read()
+    }
+
     /// Records the distribution of response times under this name.
     pub(crate) fn record_requests(&self, row: &mut Row<'_>, of: &str, name: &str) {
         row.times(of, name, &self.slot.request.read());
@@ -118,17 +114,34 @@ impl LoadWorkerSlot {
 impl Loads {
     /// Counters so far of all clients or, without clients, of all servers.
     pub(crate) fn seen(&self) -> LoadSnapshot {
-        LoadSnapshot::sum(&self.live.read(&self.slots))
+        let shown = |slot: &&LoadWorkerSlot| self.plan.loads[slot.job].end == self.progress.shown;
+        let slots = self.slots.iter().filter(shown);
+        let all: Vec<LoadSnapshot> = slots.map(LoadWorkerSlot::read).collect();
+        LoadSnapshot::sum(&all)
     }
 
-    /// Counters of the interfaces of the shown end, port by port.
-    fn interfaces(&self) -> Vec<DeviceCounters> {
-        let shown = |port: &&OpenPort| {
-            let mut jobs = self.plan.loads.iter();
-            jobs.any(|job| job.end == self.live.shown && job.port == port.plan.name)
+    /// Counters so far of a job.
+    pub(crate) fn seen_of(&self, job: usize) -> LoadSnapshot {
+        let slots = self.slots.iter().filter(|slot| slot.job == job);
+        let all: Vec<LoadSnapshot> = slots.map(LoadWorkerSlot::read).collect();
+        LoadSnapshot::sum(&all)
+    }
+
+    /// The engine's part of the report so far, alone.
+    fn so_far(&self, now_ns: u64) -> Report {
+        let mut report = Report {
+            elapsed_ns: now_ns.saturating_sub(self.progress.start_ns),
+            ..Report::default()
         };
-        let ports = self.ports.iter().filter(shown);
-        ports.map(OpenPort::counters).collect()
+        self.fill(&mut Part::whole(&mut report, JobKind::Load));
+        report
+    }
+
+    /// Answer to a caller of the control socket. The interval of the rates began with the last view.
+    fn answer(&self, now_ns: u64) -> Snapshot {
+        let mut snapshot = snapshot(&self.progress.last_view, &self.so_far(now_ns));
+        self.progress.describe(&self.seen(), &mut snapshot);
+        snapshot
     }
 
     /// Creates the engine for a plan with open ports and known next hops. `control` is the path of the socket for rate
@@ -141,7 +154,7 @@ impl Loads {
         steering: Steering,
     ) -> Result<Self, StartError> {
         Ok(Self {
-            live: LoadSnapshots::new(&plan, 0),
+            progress: Progress::new(&plan, 0),
             asked: LastOutlineRequest::default(),
             plan,
             ports,
@@ -212,7 +225,7 @@ impl Loads {
         let clients = slots.filter(|s| self.plan.loads[s.job].end == LoadEnd::Client);
         let answers = clients.map(|s| s.slot.read().counters.responses).sum();
         if answers != self.answers.0 {
-            self.answers = (answers, now.saturating_sub(self.live.start_ns));
+            self.answers = (answers, now.saturating_sub(self.progress.start_ns));
         }
     }
 
@@ -278,8 +291,7 @@ impl Engine for Loads {
     }
 
     fn begin(&mut self, start_ns: u64) {
-        self.live = LoadSnapshots::new(&self.plan, start_ns);
-        self.live.before = self.interfaces();
+        self.progress = Progress::new(&self.plan, start_ns);
         for job in &self.jobs {
             let at = &job.control.start_at_mono_ns;
             at.store(start_ns, Ordering::Release);
@@ -308,7 +320,7 @@ impl Engine for Loads {
             self.note_answers(now);
         }
         if let Some(mut point) = self.point.take() {
-            if point.serve(self, || self.live.peek(&self.slots, now)) {
+            if point.serve(self, || self.answer(now)) {
                 self.stop(Stop::Drain);
             }
             self.point = Some(point);
@@ -336,20 +348,23 @@ impl Engine for Loads {
         point.map_or_else(Vec::new, ControlPoint::request_fds)
     }
 
-    fn sample(&mut self, now: u64) -> Sample {
-        let interfaces = grown(&self.live.before, self.interfaces());
-        self.live.sample(&self.slots, now, interfaces)
+    fn fill(&self, part: &mut Part<'_>) {
+        report::fill(self, part);
+    }
+
+    fn show(&mut self, snapshot: &mut Snapshot, now_ns: u64) {
+        let seen = self.seen();
+        self.progress.describe(&seen, snapshot);
+        self.progress.requests = seen.request;
+        if self.point.is_some() {
+            self.progress.last_view = self.so_far(now_ns);
+        }
     }
 
     fn record(&self, row: &mut Row<'_>) {
-        let shown = |slot: &&LoadWorkerSlot| self.live.ends[slot.job] == self.live.shown;
-        let several = self
-            .live
-            .ends
-            .iter()
-            .filter(|e| **e == self.live.shown)
-            .count()
-            > 1;
+        let is_shown = |job: &LoadJob| job.end == self.progress.shown;
+        let shown = |slot: &&LoadWorkerSlot| is_shown(&self.plan.loads[slot.job]);
+        let several = self.plan.loads.iter().filter(|job| is_shown(job)).count() > 1;
         for slot in self.slots.iter().filter(shown) {
             let seen = slot.slot.read();
             let job = &self.plan.loads[slot.job];
@@ -387,12 +402,12 @@ impl Engine for Loads {
         broken
     }
 
-    fn settle(&mut self, ended: &Ended) -> Settled {
-        report::settle(self, ended)
+    fn settle(&mut self, part: &mut Part<'_>, ended: &Ended) -> Outcome {
+        report::settle(self, part, ended)
     }
 }
 
-/// Records the counters of a worker so far.
+/// Records the counters of a worker so far. Sums of times are modulo 2^64.
 #[allow(clippy::cast_precision_loss)]
 fn record(row: &mut Row<'_>, of: &str, seen: &LoadSnapshot) {
     let c = &seen.counters;
@@ -409,30 +424,29 @@ fn record(row: &mut Row<'_>, of: &str, seen: &LoadSnapshot) {
         ("tx_octets", "octets", c.tx_octets + FCS * c.tx_frames),
         ("rx_octets", "octets", rx_octets + FCS * rx_frames),
         ("request_samples", "requests", seen.request.count),
-        ("request_sum_ns", "ns", seen.request.sum),
+        ("request_sum_ns", "ns", seen.request.sum as u64),
         ("connect_samples", "connections", seen.connect.count),
-        ("connect_sum_ns", "ns", seen.connect.sum),
+        ("connect_sum_ns", "ns", seen.connect.sum as u64),
     ] {
         row.counter(of, name, unit, n);
     }
     row.level(of, "open_connections", "connections", c.open as f64);
 }
 
-/// State from which the views are made.
-pub(super) struct LoadSnapshots {
+/// Progress of the loads since the last view.
+struct Progress {
     start_ns: u64,
+    /// Planned length in ns; `None` if there is none.
     whole_ns: Option<u64>,
-    /// End that views and snapshots show.
+    /// The end whose connections are those of the run.
     shown: LoadEnd,
-    ends: Vec<LoadEnd>,
-    last: LoadSnapshot,
-    last_busy: Vec<u64>,
-    last_ns: u64,
-    /// Counters of the interfaces of the shown end at the start.
-    before: Vec<DeviceCounters>,
+    /// Times of requests at the last view.
+    requests: LiveTimes,
+    /// Report so far at the last view, if callers of the control socket may ask for rates.
+    last_view: Report,
 }
 
-impl LoadSnapshots {
+impl Progress {
     fn new(plan: &Plan, start_ns: u64) -> Self {
         let loads = &plan.loads;
         let shown = match loads.iter().any(|j| j.end == LoadEnd::Client) {
@@ -451,117 +465,28 @@ impl LoadSnapshots {
             start_ns,
             whole_ns: lengths.try_fold(0, |a: u64, b| Some(a.max(b?))),
             shown,
-            ends: loads.iter().map(|j| j.end).collect(),
-            last: LoadSnapshot::default(),
-            last_busy: Vec::new(),
-            last_ns: start_ns,
-            before: Vec::new(),
+            requests: LiveTimes::default(),
+            last_view: Report::default(),
         }
     }
 
-    fn read(&self, slots: &[LoadWorkerSlot]) -> Vec<LoadSnapshot> {
-        slots
-            .iter()
-            .filter(|s| self.ends[s.job] == self.shown)
-            .map(|s| s.slot.read())
-            .collect()
-    }
-
-    /// Returns the current counters without starting a new interval.
-    fn peek(&self, slots: &[LoadWorkerSlot], now: u64) -> Snapshot {
-        self.snapshot(&LoadSnapshot::sum(&self.read(slots)), now)
-    }
-
-    fn sample(
-        &mut self,
-        slots: &[LoadWorkerSlot],
-        now: u64,
-        interfaces: Vec<BTreeMap<String, u64>>,
-    ) -> Sample {
-        let all = self.read(slots);
-        let sum = LoadSnapshot::sum(&all);
-        let snapshot = self.snapshot(&sum, now);
-        let interval = snapshot.interval_ns.max(1);
-        self.last_busy.resize(all.len(), 0);
-        let busy = all
-            .iter()
-            .zip(&self.last_busy)
-            .map(|(s, last)| (s.busy_ns.saturating_sub(*last) as f64 / interval as f64).min(1.0))
-            .collect();
-        self.last_busy = all.iter().map(|s| s.busy_ns).collect();
-        (self.last, self.last_ns) = (sum, now);
-        Sample {
-            load: Some(LoadDetail {
-                sum,
-                busy,
-                interfaces,
-            }),
-            ..snapshot.into()
-        }
-    }
-
-    fn snapshot(&self, sum: &LoadSnapshot, now: u64) -> Snapshot {
-        let interval = now.saturating_sub(self.last_ns).max(1);
-        let per_second = |a: u64, b: u64| a.saturating_sub(b) as f64 * 1e9 / interval as f64;
-        let (c, last) = (&sum.counters, &self.last.counters);
-        let octets = |octets: u64, frames: u64| octets + FCS * frames;
-        let tx = |s: &LoadSnapshot| octets(s.counters.tx_octets, s.counters.tx_frames);
-        let rx = |s: &LoadSnapshot| {
-            let (n, of) = s.counters.rx_of_load();
-            octets(of, n)
-        };
-        let samples = sum.request.count - self.last.request.count;
-        let elapsed = now.saturating_sub(self.start_ns);
-        let totals = connections(c);
-        let phase = match sum.phase {
+    /// Adds what reports do not have: the phase, the progress and the mean time of requests.
+    fn describe(&self, seen: &LoadSnapshot, snapshot: &mut Snapshot) {
+        snapshot.phase = match seen.phase {
             LoadStage::Ready | LoadStage::Wait => Phase::Preparing,
             LoadStage::Ramp => Phase::Ramp,
             LoadStage::Steady => Phase::Running,
             LoadStage::Drain => Phase::Drain,
             LoadStage::Done => Phase::Done,
         };
-        Snapshot {
-            progress: self
-                .whole_ns
-                .map(|w| (elapsed as f64 / w.max(1) as f64).min(1.0)),
-            totals: Totals {
-                offered_frames: Some(c.tx_frames),
-                offered_octets: Some(tx(sum)),
-                received_frames: Some(c.rx_of_load().0),
-                foreign_frames: Some(c.rx_foreign),
-                received_octets: Some(rx(sum)),
-                connections: Some(totals),
-                ..Totals::default()
-            },
-            offered_pps: Some(per_second(c.tx_frames, last.tx_frames)),
-            received_pps: Some(per_second(c.rx_of_load().0, last.rx_of_load().0)),
-            offered_l2_bps: Some(8.0 * per_second(tx(sum), tx(&self.last))),
-            received_l2_bps: Some(8.0 * per_second(rx(sum), rx(&self.last))),
-            load: Some(LoadLive {
-                phase: sum.phase,
-                totals,
-                attempted_cps: per_second(c.attempted, last.attempted),
-                established_cps: per_second(c.established, last.established),
-                completed_cps: per_second(c.completed, last.completed),
-                failed_cps: per_second(c.failed(), last.failed()),
-                rps: per_second(c.requests, last.requests),
-                request_mean_ns: (samples > 0).then(|| {
-                    sum.request.sum.wrapping_sub(self.last.request.sum) as f64 / samples as f64
-                }),
-            }),
-            ..Snapshot::at(elapsed, interval, phase)
+        let elapsed_ns = snapshot.elapsed_ns as f64;
+        let whole = self.whole_ns.map(|ns| ns.max(1) as f64);
+        snapshot.progress = whole.map(|whole_ns| (elapsed_ns / whole_ns).min(1.0));
+        if let Some(load) = &mut snapshot.load {
+            load.phase = seen.phase;
+            load.request_mean_ns = seen.request.mean_since(&self.requests);
         }
     }
-}
-
-/// Growth of the counters of interfaces since `before`.
-fn grown(before: &[DeviceCounters], mut now: Vec<DeviceCounters>) -> Vec<DeviceCounters> {
-    for (now, before) in now.iter_mut().zip(before) {
-        for (name, value) in now {
-            *value = value.saturating_sub(before.get(name).copied().unwrap_or(0));
-        }
-    }
-    now
 }
 
 /// Converts the counters of a worker into connection totals.
@@ -597,8 +522,8 @@ pub(super) fn totals_of(slots: &[LoadWorkerSlot], job: usize) -> LoadTotals {
 #[cfg(test)]
 mod tests {
     use wb_model::{
-        Plan, Verdict,
-        load::{LoadJob, LoadRate, LoadShape},
+        Verdict,
+        load::{LoadRate, LoadShape},
         plan::PortPlan,
     };
 
@@ -606,6 +531,8 @@ mod tests {
         clock::Clock,
         memory::{LinkOptions, link},
     };
+
+    use std::collections::BTreeMap;
 
     use super::*;
     use crate::{Environment, Extras, Prepared, View, ports::AnyQueue, prepare};
@@ -653,7 +580,7 @@ mod tests {
         for broken in 0..2 {
             let mut prepared = prepared();
             loads(&mut prepared).jobs[broken].specs[1].config.mss = 0;
-            let finished = prepared.run(&mut |_: &View| ()).unwrap();
+            let finished = prepared.run(&mut |_: &View<'_>| ()).unwrap();
             let report = finished.report;
             assert!(report.elapsed_ns < 20_000_000_000, "{}", report.elapsed_ns);
             assert_eq!(report.verdict, Verdict::Incomplete, "{}", report.reason);
@@ -661,14 +588,49 @@ mod tests {
         }
     }
 
+    /// Prints the time of one report so far, for `bench/fill`.
     #[test]
-    fn counters_of_interfaces_begin_with_the_run() {
-        let counters = |n: u64, m: u64| {
-            let pairs = [("rx_errors", n), ("rx_missed_errors", m)];
-            DeviceCounters::from(pairs.map(|(name, n)| (name.to_owned(), n)))
-        };
-        let grown = grown(&[counters(1000, 7)], vec![counters(1003, 7)]);
-        assert_eq!(grown, [counters(3, 0)]);
+    #[ignore = "a measurement, run by bench/fill"]
+    fn time_of_a_report_so_far() {
+        const PAIRS: usize = 32;
+        const TIMES: u32 = 10_000;
+        let (mut plan, pair) = (Plan::default(), both_ends());
+        for number in 0..PAIRS {
+            for (port, job) in pair.ports.iter().zip(&pair.loads) {
+                let name = format!("{}{number}", port.name);
+                plan.ports.push(PortPlan {
+                    locator: format!("memory:m{number}").parse().unwrap(),
+                    ..PortPlan::new(&name, port.locator.clone())
+                });
+                plan.loads.push(LoadJob {
+                    port: name,
+                    ..job.clone()
+                });
+            }
+        }
+        let mut run = prepare(plan, &Environment::default(), Extras::default()).unwrap();
+        run.spawn(&Arc::default()).unwrap();
+        run.engines[0].begin(wb_machine::clock::monotonic_ns());
+        while loads(&mut run).seen().counters.completed < 100 {
+            std::thread::yield_now();
+        }
+        run.engines[0].stop(Stop::Now);
+        assert_eq!(run.engines[0].join(), None);
+        let begun = std::time::Instant::now();
+        let mut report = Report::default();
+        for _ in 0..TIMES {
+            report = Report::default();
+            let none = BTreeMap::new();
+            crate::run::fill(&mut run.engines, &mut report, &none, &none);
+        }
+        let each = begun.elapsed() / TIMES;
+        let jobs = report.load.unwrap().jobs;
+        let counters: usize = jobs.iter().map(|job| job.counters.len()).sum();
+        println!(
+            "one report so far with {} loads and {counters} counters: {} ns",
+            jobs.len(),
+            each.as_nanos()
+        );
     }
 
     static BREAKS: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
@@ -688,7 +650,7 @@ mod tests {
         };
         let (mut near, _far) = link(&options).unwrap();
         loads(&mut prepared).ports[0].queues[1] = AnyQueue::Memory(near.queues.remove(0));
-        let mut observer = |view: &View| {
+        let mut observer = |view: &View<'_>| {
             let connections = view.snapshot.totals.connections.unwrap_or_default();
             BREAKS.store(connections.completed_connections > 0, Ordering::Relaxed);
         };

@@ -4,16 +4,23 @@ use wb_measure::Histogram;
 use wb_model::{
     Lateness, Limiter, Plan, Totals,
     frames::Frames,
+    report::Rates,
     socket::{SocketJobReport, SocketReport},
 };
 
 use crate::{
     criteria,
-    engine::{Ended, Settled, Stamping, Times},
+    engine::{Ended, Outcome, Stamping, Times},
     lateness,
+    report::Part,
 };
 
-pub(super) fn settle(plan: &Plan, ended: &Ended, sockets: SocketReport) -> Settled {
+pub(super) fn settle(
+    plan: &Plan,
+    part: &mut Part<'_>,
+    ended: &Ended,
+    sockets: SocketReport,
+) -> Outcome {
     let sum = frames(&sockets.jobs);
     let (totals, latency) = (sum.totals, sum.latency_ns);
     let judged = criteria::judge(plan, |job| match job {
@@ -55,26 +62,26 @@ pub(super) fn settle(plan: &Plan, ended: &Ended, sockets: SocketReport) -> Settl
         .jobs
         .iter()
         .filter_map(|j| j.datagrams?.jitter_rfc3550_ns);
-    Settled {
-        times: Times {
-            latency,
-            jitter_rfc3550_ns: jitters.reduce(f64::max),
-            percentile_error: Histogram::RELATIVE_ERROR,
-            ..Times::default()
-        },
+    part.frames(&totals, &Rates::default());
+    part.times(Times {
+        latency,
+        jitter_rfc3550_ns: jitters.reduce(f64::max),
+        percentile_error: Histogram::RELATIVE_ERROR,
+        ..Times::default()
+    });
+    part.report.socket = Some(sockets);
+    Outcome {
         criteria: criteria::reports(judged),
         lateness,
         nothing,
         defect: (!totals.adds_up())
             .then(|| "the datagram counts do not add up; this is a bug in wirebench".to_owned()),
-        totals,
         limited_by: Limiter::Undetermined
             .because("socket tests measure both hosts and the path together")
             .into(),
-        socket: Some(sockets),
         stamping: Stamping::by_calls(),
         warnings,
-        ..Settled::default()
+        ..Outcome::default()
     }
 }
 

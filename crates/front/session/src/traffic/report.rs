@@ -10,15 +10,16 @@ use wb_model::{
     report::{FlowReport, JobReport, OutageReport, PortReport, Rates, StreamReport, WorkerReport},
     units::WIRE_OVERHEAD,
 };
-use wb_traffic::{PKTGEN_FLOW, SenderOutcome, WorkerOutcome};
+use wb_traffic::{CounterValues, PKTGEN_FLOW, SenderOutcome, WorkerOutcome};
 
 use super::{Direction, Traffic, WorkerSlot, checks::mean_size, is_tagged, live};
 use crate::{
     End,
     criteria::{self, Offered, Shortfall},
-    engine::{Ended, LinkDown, Settled, Stamping, Times},
+    engine::{Ended, LinkDown, Outcome, Stamping, Times},
     lateness,
     ports::OpenPort,
+    report::Part,
     settle::{
         counted_frames, distribution, distributions_of, measurement_warnings, nothing_arrived,
         nothing_sent, share, signal_name, stalls_explain, times_of,
@@ -611,22 +612,19 @@ fn lateness_of(run: &Traffic) -> Lateness {
     outcomes.fold(Lateness::default(), |sum, o| sum.plus(&o.lateness()))
 }
 
-fn port_reports(run: &Traffic, ended: &Ended) -> Vec<PortReport> {
+fn port_reports(run: &Traffic, ended: &Ended) -> impl Iterator<Item = PortReport> {
     let (drops, downs) = (device_drops(run, ended), link_downs(run));
-    let ports = run.ports.iter().enumerate();
-    ports
-        .map(|(i, port)| {
-            let locator = port.plan.locator.to_string();
-            let drops = drops.iter().find(|(of, _)| *of == locator);
-            let downs = downs.iter().find(|(of, ..)| *of == locator);
-            PortReport {
-                timestamp_source: stamp_source(run, i),
-                link_downs: downs.map_or(0, |(_, times, _)| *times),
-                interface_drops: drops.map_or(0, |(_, frames)| *frames),
-                ..ended.port(port)
-            }
-        })
-        .collect()
+    run.ports.iter().enumerate().map(move |(i, port)| {
+        let locator = port.plan.locator.to_string();
+        let drops = drops.iter().find(|(of, _)| *of == locator);
+        let downs = downs.iter().find(|(of, ..)| *of == locator);
+        PortReport {
+            timestamp_source: stamp_source(run, i),
+            link_downs: downs.map_or(0, |(_, times, _)| *times),
+            interface_drops: drops.map_or(0, |(_, frames)| *frames),
+            ..ended.port(port)
+        }
+    })
 }
 
 /// Outcomes of a port's workers.
@@ -979,8 +977,78 @@ fn untagged_excess((settled, direction): (&SettledDirection, &Direction)) -> Opt
     })
 }
 
-/// Settles the account of all traffic jobs.
-pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
+/// Fills the report so far.
+pub(super) fn fill(run: &Traffic, part: &mut Part<'_>) {
+    let name_of = |port: Option<usize>| port.map(|p| run.ports[p].plan.name.clone());
+    let seen: Vec<(&WorkerSlot, CounterValues)> = run
+        .slots
+        .iter()
+        .map(|slot| (slot, slot.shared.read()))
+        .collect();
+    let mut outages = None;
+    let jobs = run.directions.iter().enumerate().map(|(index, direction)| {
+        let (totals, ended_outages) = seen_so_far(run, &seen, index);
+        if direction.rx.is_some() {
+            *outages.get_or_insert(0) += ended_outages;
+        }
+        JobReport {
+            name: direction.name.clone(),
+            tx: name_of(direction.tx),
+            rx: name_of(direction.rx),
+            totals,
+            ..JobReport::default()
+        }
+    });
+    let jobs: Vec<JobReport> = jobs.collect();
+    let sum = |sum: Totals, job: &JobReport| sum.plus(&job.totals);
+    let totals = jobs.iter().fold(Totals::default(), sum);
+    part.frames(&totals, &Rates::default());
+    part.report.jobs.extend(jobs);
+    part.report.outages = outages.map(|outages| OutageReport {
+        outages,
+        ..OutageReport::default()
+    });
+}
+
+/// Counts so far of a direction: frames, and outages that have ended. Frames may be in flight, so none is lost yet.
+fn seen_so_far(
+    run: &Traffic,
+    seen: &[(&WorkerSlot, CounterValues)],
+    index: usize,
+) -> (Totals, u64) {
+    let direction = &run.directions[index];
+    let (mut sent, mut received) = (CounterValues::default(), CounterValues::default());
+    for (slot, seen) in seen {
+        if slot.sends == Some(index) {
+            sent += *seen;
+        }
+        if slot.receives == Some(index) {
+            received += *seen;
+        }
+    }
+    let of = |end: Option<usize>, n: u64| end.map(|_| n);
+    let (tx, rx) = (direction.tx, direction.rx);
+    let counts_foreign = rx.is_some_and(|rx| run.ports[rx].counts_foreign());
+    let foreign = Some(received.foreign_frames).filter(|n| counts_foreign || *n > 0);
+    let totals = Totals {
+        offered_frames: of(tx, sent.offered_frames),
+        offered_octets: of(tx, sent.offered_octets),
+        unsent_frames: of(tx, sent.unsent_frames),
+        ramp_frames: of(tx, sent.ramp_frames),
+        refused_frames: of(tx, sent.refused_frames),
+        received_frames: of(rx, received.received_frames),
+        received_octets: of(rx, received.received_octets),
+        duplicate_frames: of(rx, received.duplicate_frames),
+        reordered_frames: of(rx, received.reordered_frames),
+        late_frames: of(rx, received.late_frames),
+        foreign_frames: foreign.filter(|_| rx.is_some()),
+        ..Totals::default()
+    };
+    (totals, received.outages)
+}
+
+/// Fills the report, and settles the account of all traffic jobs.
+pub(super) fn settle(run: &mut Traffic, part: &mut Part<'_>, ended: &Ended) -> Outcome {
     let mut settled: Vec<SettledDirection> = (0..run.directions.len())
         .map(|i| settle_way(run, ended, i))
         .collect();
@@ -1135,7 +1203,7 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
             .as_ref()
             .and_then(|h| distribution("", "inter_departure_ns", h)),
     );
-    Settled {
+    let outcome = Outcome {
         distributions,
         limited_by: limited_by(
             run,
@@ -1146,19 +1214,6 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
             unknown.as_deref(),
         ),
         not_offered,
-        totals,
-        rates,
-        times: Times {
-            inter_departure: departures.map(|h| h.summary()),
-            ..times
-        },
-        outages: sum_of_outages(settled.iter()),
-        jobs: settled.into_iter().map(|s| s.job).collect(),
-        first_flow: run.flows.first,
-        flows,
-        flows_omitted: omitted as u64,
-        workers: workers(run),
-        ports: port_reports(run, ended),
         criteria: criteria::reports(judged),
         lateness,
         defect,
@@ -1166,8 +1221,22 @@ pub(super) fn settle(run: &mut Traffic, ended: &Ended) -> Settled {
         excuse: unknown.or_else(|| deaf(&deaf_downs, totals.lost_frames)),
         warnings,
         stamping: stamping(run, ended),
-        ..Settled::default()
-    }
+        ..Outcome::default()
+    };
+    part.frames(&totals, &rates);
+    part.times(Times {
+        inter_departure: departures.map(|h| h.summary()),
+        ..times
+    });
+    port_reports(run, ended).for_each(|port| part.port(port));
+    let report = &mut *part.report;
+    report.outages = sum_of_outages(settled.iter());
+    report.jobs.extend(settled.into_iter().map(|s| s.job));
+    report.first_flow = run.flows.first;
+    report.flows.append(&mut flows);
+    report.flows_omitted += omitted as u64;
+    report.workers.extend(workers(run));
+    outcome
 }
 
 /// Warnings about foreign frames that have a tag of a tester.

@@ -131,7 +131,7 @@ fn finish(plan: Plan, signals: &[i32], patience: Duration) -> (Finished, usize) 
         }
     });
     let finished = prepared
-        .run(&mut |view: &View| {
+        .run(&mut |view: &View<'_>| {
             views += 1;
             assert!(view.snapshot.totals.adds_up());
         })
@@ -244,7 +244,7 @@ fn the_controlling_thread_sleeps_until_something_happens() {
         );
         let prepared = prepared.unwrap();
         let before = sleeps();
-        let finished = prepared.run(&mut |_: &View| ()).unwrap();
+        let finished = prepared.run(&mut |_: &View<'_>| ()).unwrap();
         let times = sleeps() - before;
         let most = finished.report.elapsed_ns / 10_000_000;
         assert!(times < most, "{parts:?}: {times} times, at most {most}");
@@ -266,7 +266,7 @@ fn the_last_snapshot_has_the_frames_of_the_ramp_once() {
     let mut last = None;
     let finished = prepared
         .unwrap()
-        .run(&mut |view: &View| last = view.snapshot.totals.ramp_frames)
+        .run(&mut |view: &View<'_>| last = view.snapshot.totals.ramp_frames)
         .unwrap();
     assert!(last.is_some_and(|frames| frames > 0));
     assert_eq!(last, finished.report.totals.ramp_frames);

@@ -19,7 +19,7 @@ fn run(plan: Plan) -> Report {
         ..Environment::default()
     };
     let prepared = prepare(plan, &environment, Extras::default()).unwrap();
-    prepared.run(&mut |_: &View| ()).unwrap().report
+    prepared.run(&mut |_: &View<'_>| ()).unwrap().report
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn a_replay_sends_the_bytes_of_its_file_in_each_loop() {
         let prepared = prepare(plan, &environment, Extras::default());
         let prepared = prepared.map_err(|error| error.to_string())?;
         let report = prepared
-            .run(&mut |_: &View| ())
+            .run(&mut |_: &View<'_>| ())
             .map_err(|error| error.to_string())?;
         Ok::<_, String>(report.report)
     };

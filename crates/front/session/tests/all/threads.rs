@@ -72,7 +72,7 @@ fn attempt(kind: &str, more: u64) -> Result<(), StartError> {
     };
     let prepared = prepare(plan(&text), &Environment::default(), Extras::default())?;
     allow(more);
-    let ended = prepared.run(&mut |_: &View| {}).map(drop);
+    let ended = prepared.run(&mut |_: &View<'_>| {}).map(drop);
     let _ = fs::remove_file(path);
     ended
 }

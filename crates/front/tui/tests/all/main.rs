@@ -17,7 +17,10 @@ use wb_counters::{
 };
 use wb_measure::Outline;
 use wb_model::{
-    Criterion, Phase, Snapshot,
+    Criterion, Phase, Report, Snapshot, Summary,
+    http::{HttpJobReport, HttpReport},
+    load::{LoadJobReport, LoadReport},
+    report::{CaptureReport, Times},
     snapshot::{CaptureLive, ProbeLive},
     timeline::Recorder,
 };
@@ -52,6 +55,50 @@ fn at(n: u64) -> Snapshot {
     Snapshot {
         progress: Some(n as f64 / 30.0),
         ..Snapshot::at(n * 1_000_000_000, 1_000_000_000, Phase::Running)
+    }
+}
+
+/// The report so far that belongs to a snapshot.
+fn so_far(s: &Snapshot) -> Report {
+    let times = |samples: u64, mean: Option<f64>| {
+        Times::from(Summary {
+            samples,
+            mean,
+            ..Summary::default()
+        })
+    };
+    let load = s.load.as_ref().map(|load| LoadJobReport {
+        totals: load.totals,
+        request_ns: times(load.totals.responses, load.request_mean_ns),
+        failures: [("connect_timeout".to_owned(), load.totals.failed_connections)].into(),
+        ..LoadJobReport::default()
+    });
+    let http = s.http.as_ref().map(|http| HttpJobReport {
+        totals: http.totals,
+        latency_ns: times(http.totals.completed, http.latency_mean_ns),
+        ..HttpJobReport::default()
+    });
+    let capture = s.capture.as_ref().map(|live| CaptureReport {
+        filter_accept_frames: live.read_frames + live.kernel_drop_frames,
+        captured_frames: live.written_frames,
+        kernel_drop_frames: live.kernel_drop_frames,
+        file_octets: live.file_octets,
+        files: 1,
+        buffers: 64,
+        ring_bytes: 64 << 20,
+        longest_gap_ms: 0.5,
+        ..CaptureReport::default()
+    });
+    Report {
+        elapsed_ns: s.elapsed_ns,
+        totals: s.totals,
+        load: load.map(|job| LoadReport { jobs: vec![job] }),
+        http: http.map(|job| HttpReport {
+            jobs: vec![job],
+            ..HttpReport::default()
+        }),
+        capture,
+        ..Report::default()
     }
 }
 
@@ -96,7 +143,7 @@ fn run(
             let mut now = at(tenth / 10);
             snapshot(tenth / 10, &mut now);
             screen.record(recorder.so_far());
-            screen.take(&now);
+            screen.take(&now, &so_far(&now));
         }
     }
     screen
@@ -296,7 +343,7 @@ fn search() -> Screen {
         now.progress = None;
         now.bench = Some(live);
         now.offered_pps = None;
-        screen.take(&now);
+        screen.take(&now, &so_far(&now));
     };
     tell(0, bench(0, serde_json::Value::Null));
     tell(3, bench(3, serde_json::Value::Null));
@@ -329,7 +376,7 @@ fn suite() -> Screen {
             .unwrap()
             .extend(live.as_object().unwrap().clone());
         now.bench = Some(of_json(bench));
-        screen.take(&now);
+        screen.take(&now, &so_far(&now));
     };
     let (most, half) = (1_488_000.0, 744_000.0);
     let lost = "123,456 frames were lost, and none may be";
@@ -488,7 +535,10 @@ fn counters(reading: Reading, seconds: u64) -> Screen {
         fixed_rate: Some("stat only reads".to_owned()),
         ..about("stat")
     });
-    screen.take(&Snapshot::at(0, 1_000_000_000, Phase::Running));
+    screen.take(
+        &Snapshot::at(0, 1_000_000_000, Phase::Running),
+        &Report::default(),
+    );
     let mut series = Series::default();
     let readings = |second: u64| {
         let link = |index: u32, name: &str, counters: LinkCounters| LinkReading {

@@ -10,8 +10,12 @@ use wb_dperf::{
     keywords::{ConfigKeyword, KEYWORDS},
     statistics::{Counters, StatisticsBlock, StatisticsLayout},
 };
-use wb_model::{Locator, Plan, load::LoadEnd};
-use wb_session::{View, load::LoadSnapshot};
+use wb_model::{
+    Locator, Plan, Report,
+    load::{LoadEnd, LoadJobReport},
+    report::Times,
+};
+use wb_session::View;
 
 use crate::{run::print, say::say};
 
@@ -304,6 +308,8 @@ pub(crate) struct Printer {
     tos: bool,
     seconds: u64,
     last: Counters,
+    /// Time in which each worker had work to do until the last second, in ns.
+    last_busy_ns: Vec<u64>,
     /// Latest counters of the whole run.
     newest: Counters,
 }
@@ -324,31 +330,47 @@ impl Printer {
             tos: config.tos.is_some(),
             seconds: 0,
             last: Counters::default(),
+            last_busy_ns: Vec::new(),
             newest: Counters::default(),
         }
     }
 
     /// Returns the figures of an interval; none for the remainder at the end.
-    pub(crate) fn second(&mut self, view: &View) -> Option<StatisticsBlock> {
-        let detail = view.load.as_ref()?;
-        let now = self.counters(&detail.sum, &detail.interfaces);
+    pub(crate) fn second(&mut self, view: &View<'_>) -> Option<StatisticsBlock> {
+        let load = view.report.load.as_ref()?;
+        let jobs = || load.jobs.iter().filter(|job| job.end == load.shown());
+        let now = self.counters(&jobs().collect::<Vec<_>>(), view.report);
         self.newest = now;
         let (snapshot, done) = (&view.snapshot, wb_model::Phase::Done);
         if snapshot.phase == done && snapshot.interval_ns < MOMENT_NS {
             return None;
         }
+        let workers = jobs().flat_map(|job| &job.workers);
+        let busy_ns: Vec<u64> = workers.map(|worker| worker.busy_ns).collect();
         let block = StatisticsBlock {
             seconds: self.seconds,
-            cpu_usage: detail
-                .busy
-                .iter()
-                .map(|share| (share * 100.0).round() as u8)
-                .collect(),
+            cpu_usage: self.cpu_usage(&busy_ns, snapshot.interval_ns),
             counters: now.since(&self.last),
         };
         self.seconds += 1;
         self.last = now;
+        self.last_busy_ns = busy_ns;
         Some(block)
+    }
+
+    /// Share of the interval in which each worker had work to do, in percent.
+    fn cpu_usage(&self, busy_ns: &[u64], interval_ns: u64) -> Vec<u8> {
+        let last = self
+            .last_busy_ns
+            .iter()
+            .copied()
+            .chain(std::iter::repeat(0));
+        let grown = busy_ns
+            .iter()
+            .zip(last)
+            .map(|(now, last)| now.saturating_sub(last));
+        let share = |ns: u64| (ns as f64 / interval_ns.max(1) as f64).min(1.0);
+        grown.map(|ns| (share(ns) * 100.0).round() as u8).collect()
     }
 
     /// Returns the figures of the run.
@@ -371,84 +393,206 @@ impl Printer {
         self.layout.total(&self.total(), version)
     }
 
-    fn counters(&self, s: &LoadSnapshot, interfaces: &[BTreeMap<String, u64>]) -> Counters {
-        let (c, p) = (&s.counters, &s.responder);
-        let nic = |key: &str| {
-            interfaces
-                .iter()
-                .map(|i| i.get(key).copied().unwrap_or(0))
-                .sum::<u64>()
+    fn counters(&self, jobs: &[&LoadJobReport], report: &Report) -> Counters {
+        let sum = |name: &str| -> u64 {
+            let jobs = jobs.iter().filter_map(|job| job.counters.get(name));
+            jobs.sum()
         };
+        let all = |names: &[&str]| -> u64 { names.iter().map(|name| sum(name)).sum() };
+        let dropped = jobs.iter().filter_map(|job| job.frames.rx_dropped_frames);
+        let refused = jobs.iter().filter_map(|job| job.frames.refused_frames);
+        let ports = || {
+            let used = |name: &String| jobs.iter().any(|job| job.port == *name);
+            report.ports.iter().filter(move |port| used(&port.name))
+        };
+        let nic = |key: &str| -> u64 {
+            let grown = ports().map(|port| {
+                let of = |counters: &BTreeMap<String, u64>| counters.get(key).copied();
+                let before = of(&port.before).unwrap_or(0);
+                of(&port.after).unwrap_or(0).saturating_sub(before)
+            });
+            grown.sum()
+        };
+        let requests = sum("requests");
         let http = |method: Method| match self.method {
-            Some(m) if m == method => c.requests,
+            Some(m) if m == method => requests,
             _ => 0,
         };
-        let plain = self.method.is_none() && !self.udp;
-        let other_status = c.status_3xx + c.status_4xx + c.status_5xx + c.status_other;
-        let rtt = if self.udp { s.request } else { s.connect };
+        let plain = |n: u64| match self.method.is_none() && !self.udp {
+            true => n,
+            false => 0,
+        };
+        let of_http = |n: u64| if self.method.is_some() { n } else { 0 };
+        let icmp_rx = all(&["icmp_messages_rx", "icmp_rx"]);
+        let times = |job: &&LoadJobReport| -> Times {
+            let times = if self.udp {
+                &job.request_ns
+            } else {
+                &job.connect_ns
+            };
+            times.clone()
+        };
+        let mut rtt = Times::default();
+        jobs.iter().for_each(|job| rtt.merge(&times(job)));
         Counters {
-            pkt_rx: s.rx.received_frames,
-            pkt_tx: s.tx.submitted_frames,
-            bits_rx: 8 * c.rx_octets,
-            bits_tx: 8 * c.tx_octets,
-            drop_tx: s.tx.refused_frames,
-            tcp_rx: c.tcp_rx,
-            tcp_tx: c.tcp_tx,
-            udp_rx: c.udp_rx,
-            udp_tx: c.udp_tx,
-            arp_rx: p.arp_rx,
-            arp_tx: p.arp_tx,
-            icmp_rx: p.icmp_rx + c.icmp_rx,
-            icmp_tx: p.icmp_tx,
+            pkt_rx: sum("port_rx_frames"),
+            pkt_tx: sum("port_tx_frames"),
+            bits_rx: 8 * sum("rx_octets"),
+            bits_tx: 8 * sum("tx_octets"),
+            drop_tx: refused.sum(),
+            tcp_rx: sum("tcp_rx"),
+            tcp_tx: sum("tcp_tx"),
+            udp_rx: sum("udp_rx"),
+            udp_tx: sum("udp_tx"),
+            arp_rx: sum("arp_messages_rx"),
+            arp_tx: sum("arp_messages_tx"),
+            icmp_rx,
+            icmp_tx: sum("icmp_messages_tx"),
             tos_rx: match (self.v6, self.tos) {
                 // dperf's mask also covers the version field of IPv6.
-                (true, _) => c.tcp_rx + c.udp_rx + p.icmp_rx + c.icmp_rx,
-                (false, true) => c.rx_tos,
+                (true, _) => all(&["tcp_rx", "udp_rx"]) + icmp_rx,
+                (false, true) => sum("rx_tos"),
                 (false, false) => 0,
             },
-            other_rx: p.other_rx,
-            bad_rx: c.rx_malformed + c.rx_bad_checksum + c.rx_fragments,
-            syn_rx: c.syn_rx,
-            syn_tx: c.syn_tx,
-            fin_rx: c.fin_rx,
-            fin_tx: c.fin_tx,
-            rst_rx: c.rst_rx,
-            rst_tx: c.rst_tx,
-            syn_rt: c.syn_again,
-            fin_rt: c.fin_again,
-            ack_rt: c.ack_again,
-            push_rt: c.data_again,
-            tcp_drop: c.tcp_dropped(),
-            udp_drop: c.drop_datagram,
-            ack_dup: c.duplicate_acks,
-            udp_rt: c.udp_lost,
-            sk_open: c.attempted,
-            sk_close: c.completed + c.failed(),
-            sk_con: c.open,
-            sk_err: c.failed_connect_timeout
-                + c.failed_response_timeout
-                + c.failed_close_timeout
-                + c.failed_idle_timeout,
+            other_rx: sum("other_messages_rx"),
+            bad_rx: all(&["rx_malformed", "rx_bad_checksum", "rx_fragments"]),
+            syn_rx: sum("syn_rx"),
+            syn_tx: sum("syn_tx"),
+            fin_rx: sum("fin_rx"),
+            fin_tx: sum("fin_tx"),
+            rst_rx: sum("rst_rx"),
+            rst_tx: sum("rst_tx"),
+            syn_rt: sum("syn_again"),
+            fin_rt: sum("fin_again"),
+            ack_rt: sum("ack_again"),
+            push_rt: sum("data_again"),
+            tcp_drop: all(&[
+                "drop_unknown",
+                "drop_sequence",
+                "drop_ack",
+                "drop_flags",
+                "drop_ahead",
+            ]),
+            udp_drop: sum("drop_datagram"),
+            ack_dup: sum("duplicate_acks"),
+            udp_rt: sum("udp_lost"),
+            sk_open: sum("attempted"),
+            sk_close: jobs
+                .iter()
+                .map(|job| job.totals.completed_connections + job.totals.failed_connections)
+                .sum(),
+            sk_con: sum("open"),
+            sk_err: all(&[
+                "failed_connect_timeout",
+                "failed_response_timeout",
+                "failed_close_timeout",
+                "failed_idle_timeout",
+            ]),
             http_get: http(Method::Get),
             http_post: http(Method::Post),
-            http_2xx: if self.method.is_some() {
-                c.status_2xx
-            } else {
-                0
-            },
-            http_err: if self.method.is_some() {
-                other_status
-            } else {
-                0
-            },
-            tcp_req: if plain { c.requests } else { 0 },
-            tcp_rsp: if plain { c.responses } else { 0 },
+            http_2xx: of_http(sum("status_2xx")),
+            http_err: of_http(all(&[
+                "status_3xx",
+                "status_4xx",
+                "status_5xx",
+                "status_other",
+            ])),
+            tcp_req: plain(requests),
+            tcp_rsp: plain(sum("responses")),
             ierrors: nic("rx_errors"),
             oerrors: nic("tx_errors"),
-            imissed: nic("rx_missed_errors") + s.rx.dropped_frames,
-            rtt_sum_ns: rtt.sum,
-            rtt_samples: rtt.count,
+            imissed: nic("rx_missed_errors") + dropped.sum::<u64>(),
+            rtt_sum_ns: (rtt.mean.unwrap_or(0.0) * rtt.samples as f64).round() as u64,
+            rtt_samples: rtt.samples,
             ..Counters::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wb_model::{
+        Summary,
+        load::{ConnectionTotals, PORT_COUNTERS},
+        report::PortReport,
+    };
+
+    use super::*;
+
+    /// A counter with a wrong name would be 0 for ever.
+    #[test]
+    fn every_counter_of_a_report_is_found_by_its_name() {
+        let none = wb_tcp::Counters::default();
+        let names = none.fields().map(|(name, _)| name);
+        let counters = names.chain(PORT_COUNTERS);
+        let mut job = LoadJobReport {
+            port: "c".to_owned(),
+            counters: counters.map(|name| (name.to_owned(), 1)).collect(),
+            totals: ConnectionTotals {
+                completed_connections: 1,
+                failed_connections: 1,
+                ..ConnectionTotals::default()
+            },
+            connect_ns: Times::from(Summary {
+                samples: 4,
+                mean: Some(250.0),
+                ..Summary::default()
+            }),
+            ..LoadJobReport::default()
+        };
+        (job.frames.refused_frames, job.frames.rx_dropped_frames) = (Some(1), Some(1));
+        let grown = |before, after| PortReport {
+            name: "c".to_owned(),
+            before: [
+                ("rx_errors".to_owned(), before),
+                ("tx_errors".to_owned(), before),
+            ]
+            .into(),
+            after: [
+                ("rx_errors".to_owned(), after),
+                ("tx_errors".to_owned(), after),
+                ("rx_missed_errors".to_owned(), 1),
+            ]
+            .into(),
+            ..PortReport::default()
+        };
+        let report = Report {
+            ports: vec![grown(7, 8)],
+            ..Report::default()
+        };
+        let mut printer = Printer::new(&Config::default());
+        printer.method = Some(Method::Get);
+        printer.tos = true;
+        let of = |printer: &Printer| {
+            let counters = printer.counters(&[&job], &report);
+            let values = Counters::NAMES.iter().copied().zip(counters.values());
+            values.filter(|(_, n)| *n != 1).collect::<Vec<_>>()
+        };
+        let several = [
+            ("bitsRx", 8),
+            ("bitsTx", 8),
+            // Frames exchanged with the kernel are not counted.
+            ("kniRx", 0),
+            ("kniTx", 0),
+            ("icmpRx", 2),
+            ("badRx", 3),
+            ("tcpDrop", 5),
+            ("skClose", 2),
+            ("skErr", 4),
+            ("httpPost", 0),
+            ("httpErr", 4),
+            ("tcpReq", 0),
+            ("tcpRsp", 0),
+            ("imissed", 2),
+        ];
+        assert_eq!(of(&printer), several);
+        printer.method = None;
+        assert!(
+            of(&printer)
+                .iter()
+                .all(|(name, _)| !name.starts_with("tcpR"))
+        );
+        let counters = printer.counters(&[&job], &report);
+        assert_eq!((counters.rtt_samples, counters.rtt_sum_ns), (4, 1000));
     }
 }

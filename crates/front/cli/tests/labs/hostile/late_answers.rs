@@ -101,7 +101,9 @@ fn lost_is_lost(turn: &Turn, driver: &str, options: &str) {
     assert_eq!(times["samples"], client["totals"]["responses"]);
     assert!(
         times["min"].as_i64().unwrap() >= 2_900_000,
-        "{options}: {times}"
+        "{options}: {times} {} {}",
+        report["clock"],
+        report["warnings"]
     );
     assert_eq!(client["latency_is_estimate"], false);
 }
