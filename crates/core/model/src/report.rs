@@ -179,6 +179,18 @@ impl Report {
 }
 
 impl Report {
+    /// The jobs of loads, HTTP and captures without the rest of the report.
+    #[must_use]
+    pub fn jobs_alone(&self) -> Self {
+        Self {
+            load: self.load.clone(),
+            http: self.http.clone(),
+            capture: self.capture.clone(),
+            captures: self.captures.clone(),
+            ..Self::default()
+        }
+    }
+
     /// The jobs of each kind as one job, for a short view: all clients of loads or, without clients, all servers, and all
     /// HTTP loads. Captures stay apart.
     #[must_use]
@@ -191,9 +203,7 @@ impl Report {
                 jobs: vec![job],
                 ..HttpReport::default()
             }),
-            capture: self.capture.clone(),
-            captures: self.captures.clone(),
-            ..Self::default()
+            ..Self::jobs_alone(self)
         }
     }
 }

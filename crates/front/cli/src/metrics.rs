@@ -177,7 +177,10 @@ impl Observer for Watched<'_> {
     }
 
     fn view(&mut self, view: &View<'_>) {
-        publish(|seen| seen.snapshot = Some(view.snapshot.clone()));
+        publish(|seen| {
+            seen.snapshot = Some(view.snapshot.clone());
+            seen.so_far = Some(view.report.jobs_alone());
+        });
         self.observer.view(view);
     }
 

@@ -114,6 +114,8 @@ fn with(s: &Snapshot, layout: Layout, unicode: bool) -> String {
             parts.push(format!("{:>3} %", whole_percent(progress)));
         }
     }
+    // Socket tests in addition to other jobs.
+    let beside = s.socket.as_ref().map(exchange).filter(|_| layout.bits);
     if let Some(load) = &s.load {
         parts.extend(connections(load, s.phase, layout));
         // Streams in addition to the load.
@@ -122,13 +124,16 @@ fn with(s: &Snapshot, layout: Layout, unicode: bool) -> String {
                 .and_then(|_| missing(s))
                 .filter(|_| layout.missing),
         );
+        parts.extend(beside);
         return parts.join("  ").trim_end().to_owned();
     }
     if let Some(http) = &s.http {
         parts.extend(requests(http, s.phase, layout));
+        parts.extend(beside);
         return parts.join("  ").trim_end().to_owned();
     }
-    if let Some(socket) = &s.socket {
+    let has_frames = s.offered_pps.or(s.received_pps).is_some();
+    if let Some(socket) = s.socket.as_ref().filter(|_| !has_frames) {
         parts.push(exchange(socket));
         return parts.join("  ").trim_end().to_owned();
     }
@@ -150,6 +155,7 @@ fn with(s: &Snapshot, layout: Layout, unicode: bool) -> String {
     if let Some(ns) = s.latency_mean_ns.filter(|_| layout.latency) {
         parts.push(format!("mean {}", time_ns(ns)));
     }
+    parts.extend(beside);
     parts.join("  ").trim_end().to_owned()
 }
 

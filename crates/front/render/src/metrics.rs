@@ -36,6 +36,8 @@ pub struct Seen {
     pub figures: Timeline,
     /// Snapshot as shown on screens.
     pub snapshot: Option<Snapshot>,
+    /// The jobs of the report so far, while the run goes on.
+    pub so_far: Option<Report>,
     /// Report, once the run has ended.
     pub report: Option<Report>,
     /// Counts of interfaces, CPUs and devices since the first reading of `stat`: its line of totals.
@@ -141,8 +143,11 @@ fn families(version: &str, seen: &Seen) -> Families {
     if let Some(line) = &seen.stat {
         all.stat(line);
     }
-    if let Some(report) = &seen.report {
-        all.jobs(report);
+    match (&seen.report, &seen.so_far) {
+        (Some(report), _) => all.jobs(report, "of the finished run", |_| true),
+        // Other figures have their values at the end.
+        (None, Some(so_far)) => all.jobs(so_far, "so far", |kind| kind == Kind::Counter),
+        (None, None) => {}
     }
     all
 }
@@ -471,8 +476,8 @@ impl Families {
         }
     }
 
-    /// All numbers of the jobs of a finished run, by their names in its CSV. Names that are known already count once.
-    fn jobs(&mut self, report: &Report) {
+    /// Numbers of the jobs of a report, by their names in its CSV. Names that are known already count once.
+    fn jobs(&mut self, report: &Report, of: &str, is_shown: impl Fn(Kind) -> bool) {
         let known: BTreeSet<String> = self.0.keys().cloned().collect();
         // Sums over jobs must not count their total, too.
         let is_job = |section: &Section<'_>| !section.is_total || report.jobs.is_empty();
@@ -486,7 +491,8 @@ impl Families {
                 true => section.parameters.to_vec(),
                 false => vec![("job".to_owned(), section.job.to_string())],
             };
-            for figure in &section.figures {
+            let shown = section.figures.iter().filter(|f| is_shown(f.def.kind));
+            for figure in shown {
                 let def = figure.def;
                 let name = match def.unit {
                     wb_figures::Unit::Share => {
@@ -500,13 +506,7 @@ impl Families {
                 let is_known = known.contains(&whole) || known.contains(&result);
                 if let Some(value) = figure.value.number().filter(|_| !is_known) {
                     let is_counter = def.kind == Kind::Counter;
-                    self.put(
-                        &name,
-                        "of the finished run",
-                        labels.clone(),
-                        is_counter,
-                        value,
-                    );
+                    self.put(&name, of, labels.clone(), is_counter, value);
                 }
             }
         }
@@ -709,7 +709,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use proptest::prelude::*;
-    use wb_model::timeline::Recorder;
+    use wb_model::{
+        load::{LoadJobReport, LoadReport},
+        timeline::Recorder,
+    };
 
     use super::*;
 
@@ -811,6 +814,7 @@ mod tests {
                 progress: Some(0.5),
                 ..Snapshot::at(1_500_000_000, 1_000_000_000, Phase::Running)
             }),
+            so_far: None,
             report: None,
             stat: None,
         };
@@ -840,6 +844,33 @@ mod tests {
         ] {
             assert_eq!(values.get(id), Some(&value), "{id} in {values:#?}");
         }
+    }
+
+    #[test]
+    fn counters_of_the_report_so_far_are_served_during_the_run() {
+        let mut job = LoadJobReport {
+            name: "a b".to_owned(),
+            unsent_connections: 7,
+            ..LoadJobReport::default()
+        };
+        job.totals.attempted_connections = 9;
+        let load = Some(LoadReport { jobs: vec![job] });
+        let seen = Seen {
+            figures: figures(&[("load", "attempted_connections", "connections", true, 8.0)]),
+            so_far: Some(Report {
+                load,
+                ..Report::default()
+            }),
+            ..Seen::default()
+        };
+        let values = read(&text("1", &seen));
+        let unsent = r#"wirebench_load_unsent_connections_total{job="a b"}"#;
+        assert_eq!(values.get(unsent), Some(&7.0), "{values:#?}");
+        // The timeline has it already.
+        assert_eq!(values["wirebench_load_attempted_connections_total"], 8.0);
+        // A rate over the whole run is known at its end.
+        let rates = values.keys().filter(|id| id.contains("cps"));
+        assert_eq!(rates.count(), 0, "{values:#?}");
     }
 
     #[test]

@@ -619,8 +619,12 @@ impl Last {
     }
 }
 
-/// Replaces a file atomically: a reader sees the old or the new contents, never a part.
+/// Replaces a file atomically: a reader sees the old or the new contents, never a part. What is no file, such as a pipe,
+/// is written to.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    if fs::metadata(path).is_ok_and(|known| !known.is_file()) {
+        return fs::write(path, text);
+    }
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let new = path.with_file_name(name);

@@ -393,3 +393,29 @@ fn the_last_line_of_requests_has_counts_and_no_rates() {
     assert!(line.contains("10,000 responses, 0 failed"), "{line}");
     assert!(!line.contains("/s"), "{line}");
 }
+
+#[test]
+fn a_socket_test_beside_other_jobs_has_its_place_in_the_line() {
+    let socket = wb_model::socket::SocketLive {
+        job: 0,
+        jobs: 2,
+        iteration: 1,
+        units: 33_000,
+        transactions: true,
+        interval_s: 1.0,
+        ended_s: 0.0,
+        total: 33_000,
+        clients: 0,
+    };
+    let mut snapshot = Snapshot {
+        offered_pps: Some(1000.0),
+        socket: Some(socket),
+        ..Snapshot::at(1_000_000_000, 1_000_000_000, Phase::Running)
+    };
+    let test = "test 1 of 2  run 1     33,000/s transactions";
+    let frames = live::line(&snapshot, 200, true);
+    assert!(frames.contains("tx") && frames.ends_with(test), "{frames}");
+    snapshot.load = Some(wb_model::load::LoadLive::default());
+    let load = live::line(&snapshot, 200, true);
+    assert!(load.contains("/s new") && load.ends_with(test), "{load}");
+}

@@ -215,3 +215,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn statistics_for_a_pipe_are_written_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let place = pipe.clone();
+    let reader = std::thread::spawn(move || std::fs::read_to_string(place).unwrap());
+    super::replace(&pipe, "counts").unwrap();
+    assert_eq!(reader.join().unwrap(), "counts");
+    assert!(!std::fs::metadata(&pipe).unwrap().is_file());
+}
