@@ -141,7 +141,7 @@ pub struct LoadTotals {
     pub rx: RxCounters,
     /// Phases of all workers together.
     pub phases: Vec<PhaseTotals>,
-    /// Times of the whole run; none while it goes on.
+    /// Times of the whole run; `None` during the run.
     pub latencies: Option<Box<Latencies>>,
     /// ICMP messages about its packets.
     pub icmp: IcmpNews,

@@ -36,7 +36,7 @@ pub struct Seen {
     pub figures: Timeline,
     /// Snapshot as shown on screens.
     pub snapshot: Option<Snapshot>,
-    /// The jobs of the report so far, while the run goes on.
+    /// The jobs of the report so far, during the run.
     pub so_far: Option<Report>,
     /// Report, once the run has ended.
     pub report: Option<Report>,

@@ -140,7 +140,7 @@ impl Stamping {
     }
 }
 
-/// What a run's verdict needs from an engine that has ended.
+/// Facts about an engine that has ended, for the verdict of the run.
 #[derive(Default)]
 pub(crate) struct Outcome {
     /// Name of the job, if the engine has one of several jobs of its kind.
@@ -250,8 +250,8 @@ pub(crate) trait Engine: Any + Send {
     /// Fills the engine's part of the report so far: counts, and means of times; no distributions and no flows.
     fn fill(&self, part: &mut Part<'_>);
 
-    /// Adds to the snapshot of a view what no report has: the phase, the progress, means of the last interval. Values that
-    /// a snapshot has once are kept only from the first engine.
+    /// Adds values to the snapshot of a view that no report contains: the phase, the progress, means of the last interval.
+    /// The phase, the progress and the mean latency of a snapshot are those of the first engine.
     fn show(&mut self, snapshot: &mut Snapshot, now_ns: u64);
 
     /// Records the counters so far. The intervals of snapshots are not affected.

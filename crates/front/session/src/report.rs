@@ -19,7 +19,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     First,
-    /// An engine of the first engine's kind, whose frames count too.
+    /// An engine of the same kind as the first engine. Its frames are added.
     LikeFirst,
     Other,
 }

@@ -283,7 +283,7 @@ impl Prepared {
         let only_news = !self.has_views();
         for number in 0..self.engines.len() {
             while self.engines[number].has_news() {
-                // Beside engines with regular views, news would cut the intervals of these.
+                // Additional views would shorten the intervals of engines with regular views.
                 if only_news {
                     self.view(state, before, observer, |_| {});
                 }
@@ -419,7 +419,7 @@ impl Prepared {
         let (phase, interval_ns) = (snapshot.phase, snapshot.interval_ns);
         for (number, engine) in self.engines.iter_mut().enumerate().rev() {
             if number == 0 {
-                // What later engines have set.
+                // Discards the values of later engines.
                 (snapshot.phase, snapshot.interval_ns) = (phase, interval_ns);
                 (snapshot.progress, snapshot.latency_mean_ns) = (None, None);
             }

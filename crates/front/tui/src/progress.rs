@@ -219,7 +219,7 @@ fn is_plotted(section: &JobSection<'_>, figure: &Figure<'_>) -> bool {
     firsts.into_iter().any(|first| first == figure.def.name)
 }
 
-/// Frames, tests and probes have pages or sections of their own.
+/// Returns true for frames and probes, which have separate sections and pages.
 fn is_shown_elsewhere(section: &JobSection<'_>) -> bool {
     ["traffic", "devices", "probe"].contains(&section.kind)
 }
@@ -234,13 +234,13 @@ fn is_for_people(figure: &Figure<'_>) -> bool {
     let is_known = match figure.show {
         Show::Never | Show::Details => false,
         Show::IfAny => figure.value.is_any(),
-        // None is worth a line if it is the main result, or good news.
+        // A leading figure is shown even if it is 0, and so is a figure that should be 0.
         Show::Always if figure.def.leads || figure.better == Better::Lower => {
             figure.value != Value::Unknown
         }
         Show::Always => figure.value.is_any(),
     };
-    // Frames of loads have a section of their own.
+    // Frames of loads have a separate section.
     is_known && !is_rate && figure.group.is_empty()
 }
 

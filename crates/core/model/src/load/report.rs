@@ -141,9 +141,9 @@ pub struct LoadRouteReport {
     pub answers: u64,
 }
 
-/// Counters of all frames in the queues of a load, and of messages that are not of the load: ARP, pings and neighbour
-/// discovery, others. They stand beside the counters of the load in [`LoadJobReport::counters`], whose `icmp_rx` are ICMP
-/// messages about packets of the load.
+/// Counters of all frames in the queues of a load, and of messages that are not part of the load: ARP, ICMP (pings and
+/// neighbour discovery) and others. [`LoadJobReport::counters`] contains them in addition to the counters of the load. Its
+/// `icmp_rx` counts only ICMP messages about packets of the load.
 pub const PORT_COUNTERS: [&str; 7] = [
     "port_rx_frames",
     "port_tx_frames",

@@ -254,7 +254,7 @@ fn who_asks_twice_does_not_wait_for_a_program() {
     let capture = Capture::start(&lab, &dir.path().join("out"), &["-z", &program]);
     capture.running.signal(Signal::INT);
     eventually("the program runs", || began.exists());
-    // The same signal sooner would be the same request.
+    // Two signals within 250 ms count as one request.
     std::thread::sleep(std::time::Duration::from_millis(300));
     let (code, _, said) = capture.interrupt();
     assert_eq!(code, 0);

@@ -438,7 +438,7 @@ struct Progress {
     start_ns: u64,
     /// Planned length in ns; `None` if there is none.
     whole_ns: Option<u64>,
-    /// The end whose connections are those of the run.
+    /// End that views and snapshots show: clients if there are any.
     shown: LoadEnd,
     /// Times of requests at the last view.
     requests: LiveTimes,
