@@ -11,11 +11,12 @@ demo: tools
 	CCOPT=-O0 $(CARGO) build --profile demo --locked -p wb-cli
 	./target/demo/wirebench demo
 
-# Ends with what could not be tested here, and why. PACKAGES="-p wb-pcapng": of some packages. TESTED=wb-cli: without
-# the tests of that package, which are built as all are.
+# Ends with what could not be tested here, and why. PACKAGES="-p wb-pcapng": of some packages.
+# .config/nextest.toml has the groups of tests.
 test: test-tools
 	@mkdir -p target && : > $(SKIPPED)
-	WB_SKIPPED=$(SKIPPED) WB_TESTED=$(TESTED) $(CARGO) --config "target.'cfg(unix)'.runner='$(CURDIR)/scripts/run-test'" test $(PACKAGES) --locked --no-fail-fast
+	WB_SKIPPED=$(SKIPPED) $(CARGO) nextest run $(PACKAGES) --locked
+	$(CARGO) test --doc $(PACKAGES) --locked --quiet
 	@scripts/skipped $(SKIPPED)
 
 # PREFIX=/usr/local, DESTDIR, LINKS=1: docs/install.md. Built before, so that root needs no compiler.

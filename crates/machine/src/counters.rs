@@ -330,7 +330,7 @@ mod tests {
     fn an_interface_is_followed_by_its_index_and_found_again_by_its_name() {
         let name = format!("wb-host-{}-counters", std::process::id());
         let namespace = match netns::create(&name) {
-            Err(e) if e.is_permission() => return wb_skip::skipped("needs root"),
+            Err(e) if e.is_permission() => return wb_testing::skipped("needs root"),
             created => created.unwrap(),
         };
         let _gone = Gone(name.clone());

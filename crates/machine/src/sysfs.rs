@@ -87,7 +87,7 @@ mod tests {
     fn shows_what_is_in_the_namespace() {
         let name = format!("wb-host-{}-sysfs", std::process::id());
         let namespace = match netns::create(&name) {
-            Err(e) if e.is_permission() => return wb_skip::skipped("needs root"),
+            Err(e) if e.is_permission() => return wb_testing::skipped("needs root"),
             created => created.unwrap(),
         };
         let _gone = Gone(name);

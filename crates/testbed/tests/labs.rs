@@ -376,7 +376,7 @@ fn killed_at_any_moment_of_its_making_a_lab_can_be_swept() {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(step * 3));
+        wb_testing::disturb(std::time::Duration::from_millis(step * 3));
         let _ = up.kill();
         up.wait().unwrap();
         unique.sweep(false);
@@ -448,7 +448,7 @@ fn a_user_namespace_has_labs_of_its_own() {
         String::from_utf8_lossy(&output.stderr),
     );
     if complaint.contains("user namespaces are disabled") {
-        wb_skip::skipped(complaint);
+        wb_testing::skipped(complaint);
         return;
     }
     assert_eq!(output.status.code(), Some(0), "{complaint}");

@@ -243,14 +243,9 @@ mod tests {
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, _) = listener.accept().unwrap();
         client.write_all(&[7; 5000]).unwrap();
-        let mut acked = 0;
-        for _ in 0..2000 {
-            acked = tcp_sample(&client).unwrap().bytes_acked;
-            if acked >= 5000 {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        let acked = || tcp_sample(&client).unwrap().bytes_acked;
+        wb_testing::eventually("all is acknowledged", || acked() >= 5000);
+        let acked = acked();
         // The SYN counts as a byte in some kernels.
         assert!((5000..=5001).contains(&acked), "{acked}");
         assert_eq!(tcp_sample(&server).unwrap().bytes_received, 5000);

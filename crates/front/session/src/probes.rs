@@ -422,9 +422,7 @@ mod tests {
         let (stop, hurry) = (OnceLock::new(), AtomicBool::new(false));
         std::thread::scope(|threads| {
             threads.spawn(|| follow(&probe, Duration::ZERO, &stop, &hurry));
-            while !begun.exists() {
-                std::thread::sleep(POLL_INTERVAL);
-            }
+            wb_testing::eventually("the reading begins", || begun.exists());
             stop.set(Instant::now()).unwrap();
             std::fs::write(&over, "").unwrap();
         });

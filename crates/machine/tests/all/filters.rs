@@ -118,7 +118,7 @@ fn the_listing_is_that_of_tcpdump() {
         .arg("--version")
         .output();
     if available.is_err() {
-        wb_skip::skipped("tcpdump is not installed");
+        wb_testing::skipped("tcpdump is not installed");
         return;
     }
     // Loops are unrolled here, because the kernel rejects backward jumps.

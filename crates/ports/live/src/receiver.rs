@@ -549,7 +549,7 @@ mod tests {
     /// Runs `f` with an account of flows 5 and 6 at the loopback interface of a new network namespace.
     fn at_loopback(f: impl FnOnce(&Account, &std::net::UdpSocket) + Send) {
         if !rustix::process::geteuid().is_root() {
-            wb_skip::skipped("a network namespace needs root");
+            wb_testing::skipped("a network namespace needs root");
             return;
         }
         let done = hook::in_new_namespace(|| {

@@ -595,7 +595,7 @@ fn fanout_by_cpu_gives_each_queue_the_frames_of_its_cpu() {
         .filter(|&cpu| allowed.is_set(cpu))
         .collect();
     if cpus.len() < 2 {
-        wb_skip::skipped("needs two CPUs");
+        wb_testing::skipped("needs two CPUs");
         return;
     }
     let Some(pair) = Pair::up() else { return };

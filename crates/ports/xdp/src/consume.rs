@@ -216,7 +216,7 @@ mod with_bpf {
         impl Verdicts {
             fn new() -> Option<Self> {
                 if !rustix::process::geteuid().is_root() {
-                    wb_skip::skipped("loading a program needs root");
+                    wb_testing::skipped("loading a program needs root");
                     return None;
                 }
                 quiet();

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
 use wb_machine::{Namespace, Netlink, in_namespace, netns};
 use wb_packet::{PacketOptions, PacketQueue, RxMode};
@@ -14,7 +13,7 @@ use wb_testbed::{LabOptions, SweepScope, sweep};
 pub(crate) fn privileged() -> bool {
     let may = wb_machine::privilege::is_root();
     if !may {
-        wb_skip::skipped(
+        wb_testing::skipped(
             "making network namespaces needs root; try `sudo -E cargo test -p wb-testbed`",
         );
     }
@@ -115,12 +114,8 @@ pub(crate) fn lab_command() -> Command {
 }
 
 /// Waits until `holds` returns true; `what` describes the condition.
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !holds() {
-        assert!(Instant::now() < deadline, "waited too long for: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+pub(crate) fn until(what: &str, holds: impl FnMut() -> bool) {
+    wb_testing::eventually(what, holds);
 }
 
 pub(crate) fn open(locator: &str) -> PacketQueue {

@@ -47,7 +47,7 @@ fn judge(player: &Player) {
 #[test]
 fn as_a_running_kernel() {
     let Ok(program) = std::env::var("WB_PKTGEN_KERNEL") else {
-        wb_skip::skipped(
+        wb_testing::skipped(
             "WB_PKTGEN_KERNEL names no program that asks a kernel, such as bench/pktgen-kernel/run",
         );
         return;

@@ -215,7 +215,7 @@ fn tcpdump_is_there() -> bool {
         String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).contains("version 4.99")
     });
     if !there {
-        wb_skip::skipped("no tcpdump 4.99 here to ask");
+        wb_testing::skipped("no tcpdump 4.99 here to ask");
     }
     there
 }

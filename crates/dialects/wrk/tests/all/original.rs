@@ -9,7 +9,7 @@ pub(crate) fn wrk(words: &[String]) -> Option<Output> {
         .stdin(Stdio::null())
         .output();
     output
-        .inspect_err(|error| wb_skip::skipped(format_args!("no wrk here ({error})")))
+        .inspect_err(|error| wb_testing::skipped(format_args!("no wrk here ({error})")))
         .ok()
 }
 

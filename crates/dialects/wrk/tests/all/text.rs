@@ -214,7 +214,7 @@ fn truncated_bodies() {
     let cut: Answer = |to, _| {
         to.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\nHello")?;
         // Each end of a connection costs the original a round trip; limit their number.
-        thread::sleep(Duration::from_millis(20));
+        wb_testing::disturb(Duration::from_millis(20));
         Err(std::io::ErrorKind::Other.into())
     };
     if let Some(run) = check("truncated", cut, "-t1 -c1 -d1", "") {
@@ -226,7 +226,7 @@ fn truncated_bodies() {
 #[test]
 fn timeouts() {
     let late: Answer = |to, n| {
-        thread::sleep(Duration::from_millis(1100));
+        wb_testing::disturb(Duration::from_millis(1100));
         ok(to, n)
     };
     if let Some(run) = check("timeouts", late, "-t1 -c1 -d2 -T1", "") {
@@ -240,7 +240,7 @@ fn timeouts() {
 #[test]
 fn stalls_are_filled() {
     let stall: Answer = |to, n| {
-        thread::sleep(Duration::from_millis(if n % 20 == 0 { 150 } else { 3 }));
+        wb_testing::disturb(Duration::from_millis(if n % 20 == 0 { 150 } else { 3 }));
         ok(to, n)
     };
     if let Some(run) = check("stalls", stall, "-t1 -c2 -d1 -L", "") {
@@ -252,7 +252,7 @@ fn stalls_are_filled() {
 #[test]
 fn pipelined_requests() {
     let slow: Answer = |to, n| {
-        thread::sleep(Duration::from_millis(if n % 4 == 1 { 2 } else { 0 }));
+        wb_testing::disturb(Duration::from_millis(if n % 4 == 1 { 2 } else { 0 }));
         ok(to, n)
     };
     let four = "request = function() return wrk.format():rep(4) end\n";

@@ -54,7 +54,7 @@ fn limited(path: &Path, format: FileFormat, most: u64) -> u64 {
     assert!(file.len() as u64 <= most);
     assert!(run.writer.error.is_some(), "{most}");
     if run.writer.direct_files == 0 {
-        wb_skip::skipped("no direct writing here");
+        wb_testing::skipped("no direct writing here");
     }
     run.account.captured
 }
@@ -112,7 +112,7 @@ fn capture_until_killed(path: &Path, format: FileFormat) {
                 // The parent process has gone.
                 std::process::exit(1);
             }
-            std::thread::sleep(Duration::from_micros(200));
+            wb_testing::disturb(Duration::from_micros(200));
         }
     });
 }

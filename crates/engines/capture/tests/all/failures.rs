@@ -69,7 +69,7 @@ fn a_full_disk_is_accounted_for() {
     }
     let (dir, _) = scratch();
     if !rustix::process::geteuid().is_root() {
-        wb_skip::skipped("mounting a tmpfs needs root");
+        wb_testing::skipped("mounting a tmpfs needs root");
         return;
     }
     let script = format!("mount -t tmpfs -o size=1M tmpfs ${HERE}; exec \"$@\"");
@@ -147,7 +147,7 @@ fn on_a_full_disk_the_oldest_file_goes_if_so_told() {
     }
     let (dir, _) = scratch();
     if !rustix::process::geteuid().is_root() {
-        wb_skip::skipped("mounting a tmpfs needs root");
+        wb_testing::skipped("mounting a tmpfs needs root");
         return;
     }
     let script = format!("mount -t tmpfs -o size=2M tmpfs ${HERE}; exec \"$@\"");
@@ -174,7 +174,7 @@ fn room_is_kept_free_if_so_told() {
     }
     let (dir, _) = scratch();
     if !rustix::process::geteuid().is_root() {
-        wb_skip::skipped("mounting a tmpfs needs root");
+        wb_testing::skipped("mounting a tmpfs needs root");
         return;
     }
     let script = format!("mount -t tmpfs -o size=4M tmpfs ${HERE}; exec \"$@\"");
@@ -304,7 +304,7 @@ fn a_slow_pipe_is_waited_for() {
     let control = CaptureControl::new();
     let mut got = Vec::new();
     let run = capture_to_pipe(&path, Overflow::Wait, &control, |mut pipe| {
-        std::thread::sleep(Duration::from_millis(300));
+        wb_testing::disturb(Duration::from_millis(300));
         pipe.read_to_end(&mut got).unwrap();
     });
     assert_eq!(run.account.captured, 3000);
@@ -319,7 +319,7 @@ fn for_a_slow_pipe_the_newest_are_dropped_if_so_told() {
     let control = CaptureControl::new();
     let mut got = Vec::new();
     let run = capture_to_pipe(&path, Overflow::DropNewest, &control, |mut pipe| {
-        std::thread::sleep(Duration::from_millis(300));
+        wb_testing::disturb(Duration::from_millis(300));
         pipe.read_to_end(&mut got).unwrap();
     });
     assert!(run.account.queue_drop > 0);
@@ -337,7 +337,7 @@ fn in_a_hurry_a_pipe_is_not_waited_for() {
     let (_dir, path) = pipe();
     let control = CaptureControl::new();
     let run = capture_to_pipe(&path, Overflow::Wait, &control, |pipe| {
-        std::thread::sleep(Duration::from_millis(100));
+        wb_testing::disturb(Duration::from_millis(100));
         control.stop_at_once();
         while !control.output_failed() {
             std::thread::yield_now();
@@ -377,7 +377,7 @@ fn when_buffers_are_scarce_they_are_stored_and_not_compressed() {
                 }
                 let mut some = vec![0; 64 << 10];
                 loop {
-                    std::thread::sleep(Duration::from_millis(2));
+                    wb_testing::disturb(Duration::from_millis(2));
                     match pipe.read(&mut some).unwrap() {
                         0 => break,
                         n => got.extend_from_slice(&some[..n]),

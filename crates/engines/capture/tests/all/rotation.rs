@@ -150,7 +150,7 @@ fn a_rotation_on_demand_begins_a_file_if_there_is_a_frame() {
             }
             // The new file is empty, so this has no effect.
             control.request_rotation();
-            std::thread::sleep(std::time::Duration::from_millis(150));
+            wb_testing::disturb(std::time::Duration::from_millis(150));
             control.stop();
         });
         capture_with(&spec, vec![feed], &control, |_| {})
@@ -360,7 +360,7 @@ fn a_fast_stream_goes_past_the_cache_on_its_way() {
                 (o.rotate_bytes, o.direct) = (rotate_bytes, direct);
             });
             match (direct, run.writer.direct_files) {
-                (DirectWrites::Auto, 0) => wb_skip::skipped("no direct writing here"),
+                (DirectWrites::Auto, 0) => wb_testing::skipped("no direct writing here"),
                 (DirectWrites::Auto, went) => assert_eq!(went, run.writer.files),
                 (_, went) => assert_eq!(went, 0),
             }
@@ -396,7 +396,7 @@ fn files_written_past_the_cache_are_the_same() {
             });
             assert!(run.writer.direct_files == 0 || run.writer.direct_files == run.writer.files);
             if direct == DirectWrites::Always && run.writer.direct_files == 0 {
-                wb_skip::skipped("no direct writing here");
+                wb_testing::skipped("no direct writing here");
             }
             let frames: Vec<_> = listing(dir.path())
                 .into_iter()

@@ -9,7 +9,9 @@ use wb_model::{
     units::Span,
 };
 
-use crate::kit::{HELLO, answers, asked, carry_out, carry_out_with, job, server, totals};
+use crate::kit::{
+    HELLO, answers, asked, carry_out, carry_out_with, job, server, totals, until_closed,
+};
 
 /// A server that sends these parts on each connection and then closes it.
 fn once(parts: &[&[u8]]) -> std::net::SocketAddr {
@@ -20,7 +22,7 @@ fn once(parts: &[&[u8]]) -> std::net::SocketAddr {
                 if stream.write_all(part).is_err() {
                     return;
                 }
-                std::thread::sleep(Duration::from_millis(5));
+                wb_testing::disturb(Duration::from_millis(5));
             }
         }
     })
@@ -405,7 +407,7 @@ fn phases_have_timeouts_of_their_own() {
         server(move |mut stream, _| {
             if asked(&mut stream).is_some() {
                 let _ = stream.write_all(begin);
-                std::thread::sleep(Duration::from_secs(5));
+                until_closed(&mut stream);
             }
         })
     };
@@ -420,7 +422,7 @@ fn phases_have_timeouts_of_their_own() {
         url: "https://test/".to_owned(),
         ..wanted.clone()
     };
-    let silent = || server(|_stream, _| std::thread::sleep(Duration::from_secs(5)));
+    let silent = || server(|mut stream, _| until_closed(&mut stream));
     let all = totals(&carry_out(&encrypted, silent()));
     let refused = all.refused_connections;
     assert!(refused.connect_timeout > 2, "{all:?}");

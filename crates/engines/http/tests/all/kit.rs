@@ -19,6 +19,11 @@ use wb_model::{
 /// A good answer.
 pub(crate) const HELLO: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
+/// Waits, without a word, until the client closes.
+pub(crate) fn until_closed(stream: &mut TcpStream) {
+    let _ = std::io::copy(stream, &mut std::io::sink());
+}
+
 /// A server with this handler, which gets the stream and the number of the connection.
 pub(crate) fn server(serve: impl Fn(TcpStream, usize) + Send + Sync + 'static) -> SocketAddr {
     server_at("127.0.0.1:0", serve)
@@ -64,7 +69,7 @@ pub(crate) fn answers(
     let address = server(move |mut stream, _| {
         while let Some(head) = asked(&mut stream) {
             seen.lock().unwrap().push(head);
-            std::thread::sleep(wait);
+            wb_testing::disturb(wait);
             if stream.write_all(answer).is_err() {
                 return;
             }

@@ -260,7 +260,7 @@ fn a_large_body_that_is_sent_beyond_the_warm_up_counts_by_its_request() {
                 if stream.read_exact(&mut piece).is_err() {
                     return;
                 }
-                std::thread::sleep(Duration::from_micros(200));
+                wb_testing::disturb(Duration::from_micros(200));
             }
             if stream.write_all(HELLO).is_err() {
                 return;
@@ -468,7 +468,7 @@ fn the_counted_part_owes_nothing_to_the_warm_up() {
     let address = server(move |mut stream, _| {
         while asked(&mut stream).is_some() {
             let left = Duration::from_millis(700).saturating_sub(begin.elapsed());
-            std::thread::sleep(left);
+            wb_testing::disturb(left);
             if stream.write_all(HELLO).is_err() {
                 return;
             }

@@ -199,8 +199,10 @@ pub(crate) fn serve(
             }
             for (handle, peer) in &mut peers {
                 if !turn(&mut endpoint, *handle, peer, &socket, &mut answer) {
-                    std::thread::sleep(Duration::from_secs(60));
-                    return;
+                    // Silent from now on, with its socket.
+                    loop {
+                        std::thread::park();
+                    }
                 }
             }
             peers.retain(|_, peer| !peer.quic.is_drained());

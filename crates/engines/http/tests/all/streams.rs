@@ -516,7 +516,7 @@ fn a_request_that_is_asked_again_has_waited_since_it_was_due() {
             for _ in 0..5 {
                 end.asked();
             }
-            std::thread::sleep(Duration::from_millis(50));
+            wb_testing::disturb(Duration::from_millis(50));
             end.frame(kind::GOAWAY, 0, 0, &[0; 8]);
             while end.hear().is_some() {}
             return;
@@ -621,7 +621,7 @@ fn a_request_that_takes_too_long_is_cancelled_and_its_connection_kept() {
             let done = match head.kind {
                 kind::HEADERS if head.stream % 8 == 1 => Some(()),
                 kind::HEADERS => {
-                    std::thread::sleep(Duration::from_millis(1));
+                    wb_testing::disturb(Duration::from_millis(1));
                     end.answer(head.stream)
                 }
                 kind::RST_STREAM => {
@@ -826,7 +826,7 @@ fn a_schedule_spreads_over_streams_and_counts_what_waits() {
             while let Some(asked) = end.asked() {
                 let Ok(copy) = end.0.try_clone() else { return };
                 std::thread::spawn(move || {
-                    std::thread::sleep(Duration::from_millis(10));
+                    wb_testing::disturb(Duration::from_millis(10));
                     End(copy).answer(asked)
                 });
             }

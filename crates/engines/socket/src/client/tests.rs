@@ -7,7 +7,6 @@ use std::{
     process::{Child, Command, Stdio},
     sync::Arc,
     thread::{self, JoinHandle},
-    time::Duration,
 };
 
 use wb_model::{
@@ -90,17 +89,14 @@ impl Original {
         let server = match started {
             Ok(child) => Self(child, port),
             Err(error) => {
-                wb_skip::skipped(format_args!("no netserver here ({error})"));
+                wb_testing::skipped(format_args!("no netserver here ({error})"));
                 return None;
             }
         };
-        for _ in 0..2000 {
-            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return Some(server);
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-        panic!("netserver does not listen at {port}");
+        wb_testing::eventually("netserver listens", || {
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        Some(server)
     }
 
     fn kill(&mut self) {

@@ -237,10 +237,6 @@ pub(crate) fn is_free(port: u16) -> bool {
 }
 
 /// Waits until the condition is true.
-pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
-    let began = std::time::Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "it never came to be so");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+pub(crate) fn until(is_so: impl FnMut() -> bool) {
+    wb_testing::eventually_within(PATIENCE, "the condition", is_so);
 }

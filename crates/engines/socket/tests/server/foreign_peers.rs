@@ -265,7 +265,7 @@ fn a_byte_now_and_then_keeps_no_place() {
     // The server has closed if it answers with a reset.
     while sent < 600 && slow.stream.write_all(&[0]).is_ok() {
         sent += 1;
-        std::thread::sleep(Duration::from_millis(20));
+        wb_testing::disturb(Duration::from_millis(20));
     }
     assert!(sent < 600, "it was listened to for 12 s");
     drop(slow);

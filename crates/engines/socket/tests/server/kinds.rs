@@ -107,7 +107,7 @@ fn a_client_that_waits_gets_its_time() {
         length: TestLength::Seconds(1),
         ..OmniRequest::default()
     });
-    std::thread::sleep(Duration::from_millis(1500));
+    wb_testing::disturb(Duration::from_millis(1500));
     let data = client.data(response.data_port);
     let received = read_all(&data);
     drop(data);
@@ -242,7 +242,7 @@ fn timed_connections_end_when_no_more_come() {
     socket()
         .send_to(&[1], ("127.0.0.1", slow.data_port))
         .unwrap();
-    std::thread::sleep(Duration::from_millis(500));
+    wb_testing::disturb(Duration::from_millis(500));
     let mut client = test_server.client();
     let response = client.omni(OmniRequest {
         flags: Flags::ROUTING_ALLOWED | Flags::CONNECTION_TEST,
@@ -391,7 +391,7 @@ fn the_data_port_is_the_one_asked_for() {
 #[test]
 fn version_6_addresses_are_read_in_both_orders() {
     if std::net::TcpListener::bind("[::1]:0").is_err() {
-        wb_skip::skipped("no IPv6 here");
+        wb_testing::skipped("no IPv6 here");
         return;
     }
     let test_server = TestServer::of(SocketServerJob {

@@ -103,7 +103,7 @@ fn pieces_make_a_message() {
         .chunks(100)
     {
         client.stream.write_all(piece).unwrap();
-        std::thread::sleep(Duration::from_millis(3));
+        wb_testing::disturb(Duration::from_millis(3));
     }
     client.hear();
 }

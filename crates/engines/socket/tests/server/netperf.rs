@@ -14,7 +14,7 @@ fn netperf(test_server: &TestServer, words: &str) -> Option<String> {
     let output = match command.args(words.split_whitespace()).output() {
         Ok(output) if output.status.code() != Some(127) => output,
         _ => {
-            wb_skip::skipped("no netperf on the path");
+            wb_testing::skipped("no netperf on the path");
             return None;
         }
     };

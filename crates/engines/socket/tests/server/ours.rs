@@ -154,7 +154,7 @@ fn a_warm_up_does_not_count() {
     });
     let mut data = client.data(response.data_port);
     data.write_all(&[1; 5000]).unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    wb_testing::disturb(Duration::from_millis(1500));
     data.write_all(&[1; 700]).unwrap();
     data.shutdown(Shutdown::Write).unwrap();
     read_all(&data);
@@ -190,7 +190,7 @@ fn the_clock_waits_for_the_first_connection() {
         length: TestLength::Seconds(1),
         ..wants(Features::CLOCK_FROM_FIRST)
     });
-    std::thread::sleep(Duration::from_millis(1500));
+    wb_testing::disturb(Duration::from_millis(1500));
     let began = Instant::now();
     let data = client.data(response.data_port);
     assert!(read_all(&data) > 0);

@@ -178,7 +178,7 @@ fn nothing_prints_but_by_best_effort() {
             "front/session/src/signals.rs",
             // The device is a process; it reports to its parent that it is ready.
             "testbed/src/impair/device.rs",
-            "skip/",
+            "testing/src/skip.rs",
         ],
         &["stdout()", "stderr()"],
     );
@@ -227,6 +227,8 @@ fn only_the_machine_reads_proc_sys_and_netlink() {
             "machine/",
             // Processes in labs, and what a user namespace needs to begin.
             "testbed/",
+            // Threads of a process that does not end.
+            "testing/src/scenario/play.rs",
             // Standard output of the process, opened again.
             "engines/capture/src/output.rs",
             "front/cli/src/commands/capture/lines.rs",
@@ -263,5 +265,50 @@ fn unsafe_code_is_where_it_says_why() {
     if !text.unwrap().contains("\nunsafe_code = \"deny\"\n") {
         wrong.push("the workspace does not deny it".to_owned());
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Tests wait for conditions (`wb_testing`), never for a fixed time.
+#[test]
+fn tests_do_not_sleep() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../crates");
+    let mut folders = vec![PathBuf::from(root)];
+    let (mut seen, mut wrong) = (0, Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.to_string_lossy();
+            let is_scenario = name.ends_with(".toml") && name.contains("/tests/scenarios/");
+            let is_source = name.ends_with(".rs") && !name.ends_with("testing/src/wait.rs");
+            if !is_scenario && !is_source {
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            let of_tests = name.contains("/tests/") || name.ends_with("tests.rs");
+            let begin = if of_tests {
+                Some(0)
+            } else {
+                text.find("mod tests {")
+            };
+            let Some(begin) = begin else { continue };
+            seen += 1;
+            // Not in the middle of a line: a plan may have a command that sleeps.
+            let sleeps = |line: &str| match line.trim_start().strip_prefix("sleep ") {
+                Some(time) => is_scenario && time.starts_with(|c: char| c.is_ascii_digit()),
+                None => is_source && line.contains(concat!("thread::", "sleep")),
+            };
+            wrong.extend(
+                text[begin..]
+                    .lines()
+                    .filter(|line| sleeps(line))
+                    .map(|line| format!("{name}: {line}")),
+            );
+        }
+    }
+    assert!(seen > 200, "found only {seen} files");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -4,11 +4,11 @@ use std::{
     io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _},
     net::{TcpStream, UdpSocket},
     process::{Child, Command, Stdio},
-    thread::sleep,
     time::{Duration, Instant},
 };
 
 use serde_json::Value;
+use wb_testing::{disturb, eventually, polled};
 
 fn wirebench(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wirebench"));
@@ -102,15 +102,8 @@ fn metrics(place: &str) -> String {
 
 /// Response after the end of the run.
 fn last(place: &str) -> String {
-    let begun = Instant::now();
-    loop {
-        let text = metrics(place);
-        if text.contains("wirebench_run_verdict{") {
-            return text;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(30), "{text}");
-        sleep(Duration::from_millis(20));
-    }
+    let ended = || Some(metrics(place)).filter(|text| text.contains("wirebench_run_verdict{"));
+    polled(Duration::from_secs(30), ended).expect("the run ends")
 }
 
 fn value(text: &str, id: &str) -> Option<f64> {
@@ -232,7 +225,7 @@ fn readers_that_hang_or_talk_nonsense_disturb_nobody() {
     loop {
         // Earlier connections may still occupy places; those of the last attempt must not.
         silent.clear();
-        sleep(begun.elapsed() / 4);
+        disturb(begun.elapsed() / 4);
         silent = silent_readers(&place, 4);
         let text = metrics(&place);
         let held = silent.iter_mut().all(is_held);
@@ -340,7 +333,7 @@ fn stat_serves_what_its_average_says() {
     let talk = std::thread::spawn(move || {
         for _ in 0..50 {
             socket.send_to(b"count me", to).unwrap();
-            sleep(Duration::from_millis(10));
+            disturb(Duration::from_millis(10));
         }
     });
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -553,11 +546,9 @@ fn the_last_figures_of_a_socket_test_and_its_server_are_those_of_their_reports()
     .spawn()
     .unwrap();
     let serves = told(&mut server);
-    let begun = Instant::now();
-    while TcpStream::connect(format!("127.0.0.1:{port}")).is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(30));
-        sleep(Duration::from_millis(20));
-    }
+    eventually("netserver listens", || {
+        TcpStream::connect(format!("127.0.0.1:{port}")).is_ok()
+    });
     let words = [
         "--",
         "-H",

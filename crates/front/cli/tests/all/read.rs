@@ -130,7 +130,7 @@ fn stamps(file: &[u8]) -> Vec<u64> {
 fn there(tool: &str) -> bool {
     let found = Command::new(tool).arg("--version").output().is_ok();
     if !found {
-        wb_skip::skipped(format_args!("{tool} is not installed"));
+        wb_testing::skipped(format_args!("{tool} is not installed"));
     }
     found
 }
@@ -938,7 +938,7 @@ fn a_closed_pipe_is_no_fault() {
 #[test]
 fn a_full_disk_is_a_fault() {
     if !Path::new("/dev/full").exists() {
-        wb_skip::skipped("no /dev/full");
+        wb_testing::skipped("no /dev/full");
         return;
     }
     let folder = Folder::new();

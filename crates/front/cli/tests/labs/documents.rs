@@ -10,15 +10,14 @@ use std::{
     os::unix::fs::symlink,
     path::Path,
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crate::{
     document_blocks::{blocks, documents, place_files, script},
     kit::{Running, privileged},
-    load_interop::installed,
-    turns::Turn,
 };
+use wb_testing::installed;
 
 /// Blocks that do not run: page, beginning, reason.
 const NOT_RUN: &[(&str, &str, &str)] = &[
@@ -169,19 +168,30 @@ const EXIT_CODES: &[(&str, &str, &[i32], &str)] = &[
     ),
 ];
 
-/// Blocks that the page puts into another terminal than the next block, which is typed a second later.
-const WITH_NEXT: &[(&str, &str)] = &[
-    ("capture.md", "wirebench lab up pair"),
+/// Blocks that the page puts into another terminal than the next block, and the condition after which that is typed;
+/// `$log` has the output of the first block.
+const WITH_NEXT: &[(&str, &str, &str)] = &[
+    (
+        "capture.md",
+        "wirebench lab up pair",
+        "grep -q 'listening on' $log",
+    ),
     (
         "load.md",
         "wirebench load --client wb-pair-a/a0 --server wb-pair-b/b0 --cc 200",
+        "[ -S r.sock ]",
     ),
-    ("metrics.md", "wirebench trial"),
+    ("metrics.md", "wirebench trial", "grep -q 'metrics at' $log"),
     (
         "pktgen.md",
         "wirebench pktgen run --netns wb-pair-b examples/pktgen/receive.sh",
+        "grep -q 'receiving on' $log",
     ),
-    ("pktgen.md", "wirebench lab up pair --as pair2q"),
+    (
+        "pktgen.md",
+        "wirebench lab up pair --as pair2q",
+        "grep -q 'receiving on' $log",
+    ),
 ];
 
 /// Commands that end by Ctrl-C: page, beginning of the line.
@@ -256,6 +266,7 @@ const SMALLER: &[(&str, &str, &str)] = &[
         "--modifiers bursts --burst-lengths 16 --sizes 1518",
     ),
     ("forwarding.md", "--sizes 64,512,1518", "--sizes 1518"),
+    ("forwarding.md", "--sizes 512,1518", "--sizes 1518"),
     ("netperf.md", "--duration 5s", "--duration 200ms"),
     ("netperf.md", "--repeat 3-20", "--repeat 3-4"),
     ("bench-lb.md", "--trial 60s --confirm 60s --budget 1h", ""),
@@ -509,18 +520,22 @@ fn typed(page: &str) -> Vec<String> {
     let mut plan = String::from("run before\n");
     let blocks = blocks_of(page);
     let mut run: Vec<(String, &Typed)> = Vec::new();
-    let mut with_next = false;
+    let mut with_next = None;
     for block in blocks.iter().filter(|block| does_run(page, block)) {
         let name = block.first_line.to_string();
         let parts = parts(&block.script);
         let is_with_last = std::mem::replace(
             &mut with_next,
-            WITH_NEXT.iter().any(|entry| is_for(*entry, page, block)),
-        );
+            WITH_NEXT
+                .iter()
+                .find(|entry| is_for((entry.0, entry.1), page, block))
+                .map(|entry| entry.2),
+        )
+        .is_some();
         let mut script = String::new();
         for (number, (enter, part)) in parts.iter().enumerate() {
             let is_last = number + 1 == parts.len();
-            let longest = if with_next || !is_last {
+            let longest = if with_next.is_some() || !is_last {
                 LONGEST_OF_FIRST
             } else {
                 LONGEST
@@ -532,16 +547,23 @@ fn typed(page: &str) -> Vec<String> {
             }
             let file = format!("{name}-{number}.sh");
             write(&file, &part);
+            let sockets = format!("{enter} ss -lHn -A tcp,packet_raw,xdp | wc -l");
             let command = format!("{enter} bash -e {}/{file}", folder.display());
             script.push_str(&match (is_last, number) {
-                (false, _) => format!("{command} &\nfirst=$!\nsleep 0.5\n"),
+                (false, _) => format!(
+                    "before=$({sockets})\n{command} &\nfirst=$!\n\
+                     until_so '[ $({sockets}) -gt $before ]'\n",
+                ),
                 (true, 0) => format!("{command}\n"),
                 (true, _) => format!("{command}\nwait $first\n"),
             });
         }
         write(&format!("{name}.sh"), &script);
         plan.push_str(&format!("run {name}"));
-        plan.push_str(if with_next { " &\nsleep 1\n" } else { "\n" });
+        plan.push_str(&match with_next {
+            Some(condition) => format!(" &\nlog=$dir/{name}.log\nuntil_so \"{condition}\"\n"),
+            None => "\n".to_owned(),
+        });
         if is_with_last {
             plan.push_str("wait\n");
         }
@@ -603,22 +625,12 @@ fn typed(page: &str) -> Vec<String> {
     wrong
 }
 
-/// Types the blocks of a page. Beside other tests a tester may be late, so a page with a wrong exit code is repeated
-/// alone.
+/// Types the blocks of a page.
 fn page(page: &str) {
     if !privileged() || !installed(PROGRAMS) {
         return;
     }
-    let begin = Instant::now();
-    let beside = Turn::beside_others();
-    let mut wrong = typed(page);
-    drop(beside);
-    if !wrong.is_empty() {
-        println!("repeated alone: {}", wrong.join("\n"));
-        let _alone = Turn::alone();
-        wrong = typed(page);
-    }
-    println!("{page}: {:?}", begin.elapsed());
+    let wrong = typed(page);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -638,24 +650,24 @@ macro_rules! pages {
 pages! {
     readme: "README.md",
     articles: "articles.md",
-    bench: "bench.md",
-    bench_lb: "bench-lb.md",
+    alone_bench: "bench.md",
+    alone_bench_lb: "bench-lb.md",
     capture: "capture.md",
     doctor: "doctor.md",
     failover: "failover.md",
-    forwarding: "forwarding.md",
-    getting_started: "getting-started.md",
+    alone_forwarding: "forwarding.md",
+    alone_getting_started: "getting-started.md",
     http: "http.md",
     live: "live.md",
     load: "load.md",
     metrics: "metrics.md",
     netperf: "netperf.md",
-    performance: "performance.md",
+    alone_performance: "performance.md",
     pktgen: "pktgen.md",
     report: "report.md",
     screen: "screen.md",
     stat: "stat.md",
-    tester_or_device: "tester-or-device.md",
+    alone_tester_or_device: "tester-or-device.md",
 }
 
 #[test]
@@ -664,7 +676,7 @@ fn lists_name_what_is_in_the_documents() {
     let lists = [
         NOT_RUN.iter().map(|e| (e.0, e.1)).collect::<Vec<_>>(),
         EXIT_CODES.iter().map(|e| (e.0, e.1)).collect(),
-        WITH_NEXT.to_vec(),
+        WITH_NEXT.iter().map(|e| (e.0, e.1)).collect(),
     ];
     for entry in lists.concat() {
         if !blocks_of(entry.0).iter().any(|b| is_for(entry, entry.0, b)) {

@@ -9,12 +9,13 @@ use std::{
         atomic::{AtomicU32, Ordering},
         mpsc::{Receiver, channel},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use serde_json::Value;
+pub(crate) use wb_testing::eventually;
+use wb_testing::polled;
 
-use crate::{left_over_labs::own_prefix, turns::Turn};
+use crate::left_over_labs::own_prefix;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -22,7 +23,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 pub(crate) fn privileged() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        wb_skip::skipped("needs root, to make network namespaces");
+        wb_testing::skipped("needs root, to make network namespaces");
     }
     root
 }
@@ -60,31 +61,16 @@ pub(crate) fn system(program: &str, arguments: &[&str]) -> Output {
         .unwrap_or_else(|e| panic!("{program}: {e}"))
 }
 
-/// A lab, and the right to use the machine.
+/// A lab.
 pub(crate) struct Lab {
     pub(crate) name: String,
-    _turn: Turn,
 }
 
 impl Lab {
-    /// Brings up a lab with a unique name, alongside those of other tests: for tests that count.
+    /// Brings up a lab with a unique name.
     pub(crate) fn up(kind: &str, options: &[&str]) -> Self {
-        Self::made(Turn::beside_others(), kind, options)
-    }
-
-    /// Brings up a lab while no other test has one: for what is timed, or needs the machine to itself.
-    pub(crate) fn alone(kind: &str, options: &[&str]) -> Self {
-        Self::made(Turn::alone(), kind, options)
-    }
-
-    /// Brings up a lab alongside others of the same test, which holds the turn for all.
-    pub(crate) fn within(turn: &Turn, kind: &str, options: &[&str]) -> Self {
-        Self::made(Turn::within(turn), kind, options)
-    }
-
-    fn made(turn: Turn, kind: &str, options: &[&str]) -> Self {
         let name = format!("{}{}", own_prefix(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let lab = Self { name, _turn: turn };
+        let lab = Self { name };
         let output = wirebench()
             .args(["lab", "up", kind, "--as", &lab.name])
             .args(options)
@@ -117,93 +103,11 @@ impl Lab {
     pub(crate) fn b0(&self) -> String {
         self.port("b", "b0")
     }
-
-    /// A trial from a0 to b0 with JSON; panics unless it ended with `code`.
-    pub(crate) fn trial_with(&self, tx: &str, rx: &str, options: &[&str], code: i32) -> Value {
-        let output = wirebench()
-            .args(["trial", "--tx", tx, "--rx", rx, "--json", "-q"])
-            // A busy machine may stall a sender for longer than it makes up for by default.
-            .args(["--catch-up", "10s"])
-            .args(options)
-            .output()
-            .expect("runs");
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{options:?}: {error}");
-        let report: Value =
-            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {error}"));
-        assert_adds_up(&report);
-        report
-    }
-
-    /// A trial from a0 to b0 that must end well.
-    pub(crate) fn trial(&self, options: &[&str]) -> Value {
-        self.trial_with(&self.a0(), &self.b0(), options, 0)
-    }
-
-    /// Entry of this lab in `lab ls --json`.
-    pub(crate) fn status(&self) -> Value {
-        let list: Value =
-            serde_json::from_slice(&run(&["lab", "ls", "--json"]).stdout).expect("JSON");
-        let labs = list["labs"].as_array().expect("labs");
-        labs.iter()
-            .find(|l| l["name"] == self.name.as_str())
-            .expect("this lab")
-            .clone()
-    }
 }
 
 impl Drop for Lab {
     fn drop(&mut self) {
         let _ = run(&["lab", "down", &self.name, "--force"]);
-    }
-}
-
-/// A total of the report.
-pub(crate) fn total(report: &Value, key: &str) -> u64 {
-    report["totals"][format!("{key}_frames")]
-        .as_u64()
-        .unwrap_or_else(|| panic!("no {key}_frames in {}", report["totals"]))
-}
-
-/// offered = (received - duplicate) + lost and intended = offered + unsent, for the run, each job,
-/// and each flow.
-pub(crate) fn assert_adds_up(report: &Value) {
-    let check = |t: &Value, place: &str| {
-        let get = |k: &str| t[k].as_u64();
-        if let (Some(o), Some(r), Some(d), Some(l)) = (
-            get("offered_frames"),
-            get("received_frames"),
-            get("duplicate_frames"),
-            get("lost_frames"),
-        ) {
-            assert_eq!(o, r - d + l, "{place}: {t}");
-        }
-        if let (Some(i), Some(o), Some(u)) = (
-            get("intended_frames"),
-            get("offered_frames"),
-            get("unsent_frames"),
-        ) {
-            assert_eq!(i, o + u, "{place}: {t}");
-        }
-    };
-    check(&report["totals"], "totals");
-    for list in ["jobs", "flows"] {
-        for (i, entry) in report[list].as_array().into_iter().flatten().enumerate() {
-            check(&entry["totals"], &format!("{list}[{i}]"));
-        }
-    }
-    if report["flows_omitted"] == 0 && report["totals"]["offered_frames"].is_u64() {
-        let flows = report["flows"].as_array().expect("flows");
-        let sum: u64 = flows
-            .iter()
-            .filter_map(|f| f["totals"]["offered_frames"].as_u64())
-            .sum();
-        let followed = flows.iter().any(|f| f["totals"]["offered_frames"] != 0);
-        assert!(
-            !followed || sum == total(report, "offered"),
-            "flows offer {sum}, the run {}",
-            report["totals"]
-        );
     }
 }
 
@@ -231,23 +135,17 @@ impl Running {
     /// Waits for the end; panics if it takes longer than `patience`, with the output until then and
     /// the place of each thread.
     pub(crate) fn finish(mut self, patience: Duration) -> Output {
-        let begin = Instant::now();
         // A full pipe would block its writer.
         let stdout = reader(self.0.stdout.take());
         let stderr = reader(self.0.stderr.take());
-        let status = loop {
-            if let Some(status) = self.0.try_wait().expect("wait") {
-                break status;
-            }
-            if begin.elapsed() >= patience {
-                let threads = threads_of(self.0.id());
-                let _ = self.0.kill();
-                // Its children may hold the pipe and live on.
-                let said = stderr.recv_timeout(Duration::from_secs(5));
-                let said = String::from_utf8_lossy(&said.unwrap_or_default()).into_owned();
-                panic!("still running after {patience:?}\n{threads}\n{said}");
-            }
-            std::thread::sleep(Duration::from_millis(10));
+        let ended = polled(patience, || self.0.try_wait().expect("wait"));
+        let Some(status) = ended else {
+            let threads = threads_of(self.0.id());
+            let _ = self.0.kill();
+            // Its children may hold the pipe and live on.
+            let said = stderr.recv_timeout(Duration::from_secs(5));
+            let said = String::from_utf8_lossy(&said.unwrap_or_default()).into_owned();
+            panic!("still running after {patience:?}\n{threads}\n{said}");
         };
         Output {
             status,
@@ -298,18 +196,6 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-/// Polls until `f` is true; panics after 30 s.
-pub(crate) fn eventually(what: &str, mut f: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !f() {
-        assert!(
-            begin.elapsed() < Duration::from_secs(30),
-            "{what}: not within 30 s"
-        );
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -1,5 +1,5 @@
-//! The packet generator's files and scripts, with real frames: output and exit codes of scripts, frames that
-//! arrive, and cleanup after a process is killed.
+//! The packet generator's files and scripts, with real frames: long outputs that are those of a kernel, random commands,
+//! and interfaces that a kernel may lack. The rest is in `tests/scenarios/pktgen`.
 
 use std::{
     fs::OpenOptions,
@@ -15,17 +15,10 @@ use tempfile::TempDir;
 use crate::kit::{Running, eventually, run, system, wirebench};
 
 mod commands;
-mod deaths;
-mod extras;
 mod frames;
-mod habits;
-mod interfaces;
-mod kernel;
 mod random;
 mod receiver;
-mod running;
 mod script;
-mod tutorials;
 
 /// Longest that anything here may take, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,17 +32,12 @@ struct Folder {
 }
 
 impl Folder {
-    fn mount(node: &str, options: &[&str]) -> Self {
+    fn mount(node: &str) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
-        Self::mount_on(dir, node, options)
-    }
-
-    fn mount_on(dir: TempDir, node: &str, options: &[&str]) -> Self {
-        let path = dir.path().to_str().expect("UTF-8").to_owned();
-        let mut arguments = vec!["pktgen", "mount", &path, "--netns", node];
-        arguments.extend(options);
         let daemon = wirebench()
-            .args(arguments)
+            .args(["pktgen", "mount"])
+            .arg(dir.path())
+            .args(["--netns", node])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             // It may print many messages, and the test does not read them.
@@ -75,11 +63,6 @@ impl Folder {
         String::from_utf8(bytes.unwrap_or_else(|e| panic!("{name}: {e}"))).expect("UTF-8")
     }
 
-    fn json(&self, name: &str) -> Value {
-        let text = self.read(name);
-        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}: {text}"))
-    }
-
     /// One write.
     fn write(&self, name: &str, command: &[u8]) -> io::Result<usize> {
         let mut file = OpenOptions::new().write(true).open(self.path(name))?;
@@ -96,11 +79,7 @@ impl Folder {
 
     /// A device on CPU 0, and its settings.
     fn device(&self, name: &str, settings: &[&str]) {
-        self.device_on(0, name, settings);
-    }
-
-    fn device_on(&self, cpu: u32, name: &str, settings: &[&str]) {
-        self.set(&format!("kpktgend_{cpu}"), &format!("add_device {name}"));
+        self.set("kpktgend_0", &format!("add_device {name}"));
         self.set(name, &format!("dst_mac {DST_MAC}"));
         for setting in settings {
             self.set(name, setting);
@@ -114,30 +93,17 @@ impl Folder {
         result.trim_end().to_owned()
     }
 
-    /// The number after `label` in a device's file.
-    fn number(&self, name: &str, label: &str) -> u64 {
-        number_after(&self.read(name), label)
-    }
-
-    /// A script with the folder in `$P`, in a separate process group.
-    fn shell(&self, script: &str) -> Running {
-        use std::os::unix::process::CommandExt;
-        // If a shell runs the tests in the background, they inherit an ignored Ctrl-C.
-        let child = Command::new("env")
-            .args(["--default-signal=INT,QUIT", "bash", "-c", script])
+    /// A process that writes `start` and then reports it.
+    fn starter(&self) -> Running {
+        let child = Command::new("bash")
+            .args(["-c", "echo start > $P/pgctrl && echo returned"])
             .env("P", self.dir.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .process_group(0)
             .spawn()
             .expect("bash starts");
         Running(child)
-    }
-
-    /// A process that writes `start` and then reports it.
-    fn starter(&self) -> Running {
-        self.shell("echo start > $P/pgctrl && echo returned")
     }
 
     /// A whole run, to its end.
@@ -149,14 +115,6 @@ impl Folder {
             "{}",
             text(&output.stderr)
         );
-    }
-
-    /// Waits until a device has sent something since `start`.
-    fn await_packets(&self, name: &str, more_than: u64) {
-        eventually("packets leave", || {
-            self.read(name).contains("Result: Starting")
-                && self.number(name, "pkts-sofar: ") > more_than
-        });
     }
 }
 
@@ -193,52 +151,19 @@ fn counted(node: &str, interface: &str, direction: &str) -> u64 {
         .expect("packets")
 }
 
-/// Runs `ip` in a node; panics if that fails.
-fn ip(node: &str, arguments: &[&str]) {
-    let output = system("ip", &[&["-n", node], arguments].concat());
-    assert!(
-        output.status.success(),
-        "{arguments:?}: {}",
-        text(&output.stderr)
-    );
-}
-
-/// A second pair of interfaces, w0 and w1, both in the same node.
-fn add_loop(node: &str) {
-    ip(
-        node,
-        &["link", "add", "w0", "type", "veth", "peer", "name", "w1"],
-    );
-    for interface in ["w0", "w1"] {
-        let setting = format!("net.ipv6.conf.{interface}.disable_ipv6=1");
-        system("ip", &["netns", "exec", node, "sysctl", "-qw", &setting]);
-        ip(node, &["link", "set", interface, "up"]);
-    }
-}
-
 /// The path of one of the scripts.
 fn script(name: &str) -> String {
     format!("{}/tests/labs/scripts/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Runs a script by `pktgen run` in a node, to its end.
-fn run_script(node: &str, options: &[&str], script_and_arguments: &[&str]) -> Output {
-    let mut arguments = vec!["pktgen", "run", "--netns", node];
-    arguments.extend(options);
-    arguments.push("bash");
-    arguments.extend(script_and_arguments);
-    Running::start(&arguments).finish(PATIENCE)
+fn run_script(node: &str, script_and_arguments: &[&str]) -> Output {
+    let own = ["pktgen", "run", "--netns", node, "bash"];
+    Running::start(&[&own[..], script_and_arguments].concat()).finish(PATIENCE)
 }
 
-/// The report of a run, in numbers.
-struct Sent {
-    packets: u64,
-    size: u64,
-    errors: u64,
-}
-
-/// Takes the report apart that begins `OK: `, and checks its arithmetic.
-fn sent(result: &str) -> Sent {
+/// The packets of a report that begins `OK: `. Checks its arithmetic.
+fn sent(result: &str) -> u64 {
     let numbers: Vec<u64> = result
         .split(|c: char| !c.is_ascii_digit())
         .filter(|word| !word.is_empty())
@@ -263,11 +188,7 @@ fn sent(result: &str) -> Sent {
     assert!((at_least..=at_most).contains(&pps), "{result}");
     assert_eq!(bps, pps * 8 * size, "{result}");
     assert_eq!(mbps, bps / 1_000_000, "{result}");
-    Sent {
-        packets,
-        size,
-        errors,
-    }
+    packets
 }
 
 /// The mounts of this process that a run of a script could leave behind.

@@ -1,14 +1,9 @@
 //! The live screen on real terminals, emulated by tmux: its contents, its keys, and that the terminal is
 //! restored, however the run ends.
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::{fs, path::PathBuf, process::Command, time::Duration};
 
-use wb_skip::skipped;
+use wb_testing::{polled, skipped};
 
 use crate::kit::{Lab, eventually, privileged, system};
 
@@ -94,15 +89,9 @@ impl Terminal {
 
     /// Waits until the terminal shows this.
     fn shows(&self, what: &str) -> String {
-        let end = Instant::now() + Duration::from_secs(20);
-        loop {
-            let text = self.text();
-            if text.contains(what) {
-                return text;
-            }
-            assert!(Instant::now() < end, "no {what:?} in:\n{text}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let shown = || Some(self.text()).filter(|text| text.contains(what));
+        polled(Duration::from_secs(20), shown)
+            .unwrap_or_else(|| panic!("no {what:?} in:\n{}", self.text()))
     }
 
     /// Waits until the terminal shows this on a page that is drawn to its last line.
@@ -664,11 +653,19 @@ fn a_stopped_terminal_does_not_stop_the_run() {
     };
     terminal.shows("Frames");
     terminal.press(&["C-s"]);
-    std::thread::sleep(Duration::from_millis(1_500));
-    let (text, before) = (terminal.text(), sent());
-    std::thread::sleep(Duration::from_secs(3));
+    let more_are_sent = |frames: u64| {
+        let before = sent();
+        eventually("frames are sent", || sent() > before + frames);
+    };
+    // Text that was already written may still appear.
+    eventually("nothing is written", || {
+        let text = terminal.text();
+        more_are_sent(5_000);
+        terminal.text() == text
+    });
+    let text = terminal.text();
+    more_are_sent(15_000);
     assert_eq!(terminal.text(), text, "nothing is written");
-    assert!(sent() > before + 15_000, "and frames are sent");
     // The run has ended on time, and its report is there before the terminal can be read again.
     eventually("the report is written", || {
         fs::read_to_string(&report).is_ok_and(|text| text.contains("verdict"))
@@ -722,12 +719,10 @@ fn lines_are_given_where_no_screen_is_wanted_or_worth_it() {
         let Some(terminal) = Terminal::run((100, 40), &command) else {
             return;
         };
-        let end = Instant::now() + Duration::from_secs(20);
-        while !terminal.file("after").exists() {
+        eventually(what, || {
             assert!(!terminal.has_other_screen(), "{what}");
-            assert!(Instant::now() < end, "{what}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+            terminal.file("after").exists()
+        });
         terminal.ended();
         let text = terminal.tmux(&["capture-pane", "-p", "-S", "-"]);
         assert!(text.contains(" s  run "), "{what}: a live line in\n{text}");

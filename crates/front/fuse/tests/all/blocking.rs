@@ -121,13 +121,9 @@ fn the_end_of_a_background_job_is_no_interrupt() {
             wb_machine::pending_signals::pending_signals(pid.as_raw_nonzero().get() as u32);
         signals.unwrap().contains(libc::SIGCHLD)
     };
-    let deadline = std::time::Instant::now() + crate::common::PATIENCE;
-    while !waits() {
-        assert!(std::time::Instant::now() < deadline, "no SIGCHLD");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wb_testing::eventually_within(crate::common::PATIENCE, "SIGCHLD", waits);
     kill_process(pid, Signal::WINCH).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    wb_testing::disturb(std::time::Duration::from_millis(100));
     play.toy
         .with(|state| assert_eq!((state.blocked.len(), state.interrupts.len()), (1, 0)));
     assert_eq!(play.bash("echo stop > ctl"), "");

@@ -231,13 +231,13 @@ fn another_user_is_kept_out_by_the_modes() {
         return;
     };
     if !rustix::process::geteuid().is_root() {
-        wb_skip::skipped("needs root");
+        wb_testing::skipped("needs root");
         return;
     }
     let dir = play.dir.path().display();
     let uids = fs::read_to_string("/proc/self/uid_map").unwrap();
     if uids.split_ascii_whitespace().nth(2) == Some("1") {
-        wb_skip::skipped("this user namespace has one user only");
+        wb_testing::skipped("this user namespace has one user only");
         return;
     }
     let other = "setpriv --reuid=65534 --regid=65534 --clear-groups";

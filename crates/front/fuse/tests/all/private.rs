@@ -14,7 +14,7 @@ use wb_machine::{Namespace, PrivateMounts, netns};
 fn private(network: Option<&Namespace>) -> Option<PrivateMounts> {
     let privileges = Privileges::of_this_process();
     if !privileges.has(Capability::SysAdmin) {
-        wb_skip::skipped("needs root");
+        wb_testing::skipped("needs root");
         return None;
     }
     Some(PrivateMounts::new(network).unwrap())
@@ -190,7 +190,7 @@ fn an_unprivileged_user_can_do_all_this_in_a_user_namespace() {
         .status()
         .is_ok_and(|s| s.success())
     {
-        wb_skip::skipped("no user namespaces");
+        wb_testing::skipped("no user namespaces");
         return;
     }
     let output = Command::new("timeout")

@@ -126,7 +126,7 @@ fn finish(plan: Plan, signals: &[i32], patience: Duration) -> (Finished, usize) 
     let (raised, signals) = (environment.signals.clone(), signals.to_vec());
     let interrupt = thread::spawn(move || {
         for signal in signals {
-            thread::sleep(patience);
+            wb_testing::disturb(patience);
             raised.raise(signal);
         }
     });

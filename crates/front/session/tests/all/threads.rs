@@ -97,7 +97,7 @@ fn child() {
 #[test]
 fn threads_that_run_end_when_a_later_one_cannot_start() {
     if !geteuid().is_root() {
-        wb_skip::skipped("being users with a limit of their own needs root");
+        wb_testing::skipped("being users with a limit of their own needs root");
         return;
     }
     let program = std::env::current_exe().expect("our own file");

@@ -14,7 +14,7 @@ pub(crate) fn privileged() -> bool {
         .iter()
         .all(|c| privileges.has(*c));
     if !may {
-        wb_skip::skipped("needs root");
+        wb_testing::skipped("needs root");
     }
     may
 }

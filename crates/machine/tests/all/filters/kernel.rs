@@ -140,7 +140,7 @@ fn drawn(count: u64) -> impl Iterator<Item = (String, Program)> {
 fn privileged() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        wb_skip::skipped("loading eBPF needs root");
+        wb_testing::skipped("loading eBPF needs root");
     }
     root
 }

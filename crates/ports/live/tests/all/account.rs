@@ -1,12 +1,13 @@
 //! Compares the account in the kernel with the analyser in user space: the same frames, the same figures.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use wb_live::Account;
 use wb_measure::{Analyser, Measurement, WindowSize};
 use wb_packet::PacketQueue;
 use wb_port::offload::{Awaited, ReceiveOffload};
 use wb_port::{QueuePair, TxQueue};
+use wb_testing::eventually;
 use wb_wire::{MacAddr, SplitMix64, Tag};
 
 use crate::frames::{in_user_space, spec, stream};
@@ -69,18 +70,15 @@ fn by_the_kernel(lab: &Lab, awaited: Awaited, arrivals: &[Arrival]) -> (Measurem
     let mut send = |arrivals: &[Arrival]| send(&mut socket, arrivals);
     // Frames before the start are not counted.
     send(&arrivals[..arrivals.len().min(10)]);
-    std::thread::sleep(Duration::from_millis(20));
+    wb_testing::disturb(Duration::from_millis(20));
     receiver.begin(1 << 40);
     receiver.since(SINCE);
     send(arrivals);
-    let until = Instant::now() + Duration::from_secs(5);
     let seen = |r: &dyn ReceiveOffload| {
         let c = r.counters();
         c.received_frames + c.foreign_frames + r.ramp_frames()
     };
-    while seen(&receiver) < arrivals.len() as u64 && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually("all are seen", || seen(&receiver) >= arrivals.len() as u64);
     assert_eq!(seen(&receiver), arrivals.len() as u64);
     (receiver.measurement(), receiver.ramp_frames())
 }
@@ -332,11 +330,8 @@ fn foreign_frames_with_a_tag_are_told_apart() {
     receiver.begin(1 << 40);
     receiver.since(9);
     send_frames(&mut lab.socket(true), &frames);
-    let until = Instant::now() + Duration::from_secs(5);
     let seen = || receiver.counters().received_frames + receiver.counters().foreign_frames;
-    while seen() < frames.len() as u64 && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually("all are seen", || seen() >= frames.len() as u64);
     let c = receiver.counters();
     assert_eq!((c.received_frames, c.foreign_frames), (2, 9));
     assert_eq!((c.unplanned_frames, c.pktgen_frames), (3, 3));
@@ -365,11 +360,8 @@ fn frames_with_every_header_of_a_plan_are_received() {
         let mut receiver = account.receivers(1).remove(0);
         receiver.begin(0);
         send_frames(&mut lab.socket(true), &frames);
-        let until = Instant::now() + Duration::from_secs(5);
         let seen = || receiver.counters().received_frames + receiver.counters().foreign_frames;
-        while seen() < frames.len() as u64 && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        eventually("all are seen", || seen() >= frames.len() as u64);
         let c = receiver.counters();
         assert_eq!(
             (c.received_frames, c.foreign_frames),
@@ -416,10 +408,9 @@ fn by_two_cpus(lab: &Lab, flows: [u32; 2], each: u32) -> Measurement {
         }
     });
     let all = 2 * u64::from(each);
-    let until = Instant::now() + Duration::from_secs(5);
-    while receiver.counters().received_frames < all && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually("all are received", || {
+        receiver.counters().received_frames >= all
+    });
     assert_eq!(receiver.dropped_frames(), 0);
     let seen = receiver.measurement();
     let of_flows = seen.flows.iter().map(|f| f.received).sum::<u64>();

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use wb_live::Sender as LiveSender;
 use wb_model::device::{Defaults, Delay, DeviceConfig, Entry, Flags, Interface, TimeForm};
@@ -272,10 +271,7 @@ fn a_device_that_waits_for_its_next_packet_counts_the_wait() {
     // The gap is 10 ms: a wait shows unless the machine stalls for as long at every packet.
     let slow = config(|c| c.delay = Delay::whole(10_000_000));
     let (outcome, frames) = run(&lab, walker(slow, TimeForm::Kernel), |handle| {
-        let until = Instant::now() + Duration::from_secs(60);
-        while handle.progress().idle_ns == 0 && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wb_testing::eventually("it is idle", || handle.progress().idle_ns != 0);
         handle.stop();
     });
     assert!(outcome.fault.is_none(), "{:?}", outcome.fault);
@@ -301,10 +297,7 @@ fn settings_change_while_the_kernel_sends() {
     };
     let first = slow(&|c| c.clone_skb = 3);
     let reached = |handle: &DeviceHandle, sofar: u64| {
-        let until = Instant::now() + Duration::from_secs(5);
-        while handle.progress().sofar < sofar && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wb_testing::eventually("packets are sent", || handle.progress().sofar >= sofar);
         handle.progress().sofar
     };
     // Other ports, then settings without tables, then a stop.

@@ -22,7 +22,7 @@ macro_rules! lab_or_skip {
         match $crate::lab::Lab::new($label) {
             Ok(lab) => lab,
             Err(reason) => {
-                wb_skip::skipped(reason);
+                wb_testing::skipped(reason);
                 return;
             }
         }

@@ -203,7 +203,7 @@ fn another_thread_ends_a_turn() {
     let began = monotonic_ns();
     std::thread::scope(|scope| {
         let turn = scope.spawn(|| turn(&mut sender, &endless, 1));
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        wb_testing::disturb(std::time::Duration::from_millis(50));
         halt.halt();
         turn.join().unwrap().unwrap();
     });

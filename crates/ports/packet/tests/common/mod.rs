@@ -40,7 +40,7 @@ impl Pair {
     /// Like [`Pair::up`], with additional arguments for both ends, for example a number of queues.
     pub(crate) fn with(further: &[&str]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
-            wb_skip::skipped("needs root to make network namespaces");
+            wb_testing::skipped("needs root to make network namespaces");
             return None;
         }
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -266,15 +266,8 @@ pub(crate) fn drain(rx: &mut impl RxQueue) -> Vec<Seen> {
 }
 
 /// Calls `attempt` until it returns a value.
-pub(crate) fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        if let Some(value) = attempt() {
-            return value;
-        }
-        assert!(Instant::now() < end, "{what}");
-        thread::sleep(Duration::from_millis(5));
-    }
+pub(crate) fn until<T>(what: &str, attempt: impl FnMut() -> Option<T>) -> T {
+    wb_testing::polled(PATIENCE, attempt).unwrap_or_else(|| panic!("{what}"))
 }
 
 pub(crate) fn is_gone<T>(result: Result<T, PortError>) -> bool {

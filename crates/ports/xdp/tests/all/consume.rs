@@ -233,5 +233,5 @@ fn hold_until_killed() {
     };
     let _consumer = attach(&node, "b0");
     println!("holding");
-    std::thread::sleep(2 * PATIENCE);
+    wb_testing::disturb(2 * PATIENCE);
 }

@@ -16,7 +16,7 @@ fn widen(lab: &Lab, queues: u32) -> bool {
             let set = format!("netns exec {node} ethtool -L {name} rx {queues} tx {queues}");
             let done = lab::run("ip", &set).status.success();
             if !done {
-                wb_skip::skipped("veth has fewer queues on a machine with fewer CPUs");
+                wb_testing::skipped("veth has fewer queues on a machine with fewer CPUs");
             }
             done
         })

@@ -110,7 +110,7 @@ fn each_queue_has_its_own_frames() {
             &format!("netns exec {node} ethtool -L {name} rx 2 tx 2"),
         );
         if !set.status.success() {
-            wb_skip::skipped("veth has one queue on a machine with one CPU");
+            wb_testing::skipped("veth has one queue on a machine with one CPU");
             return;
         }
     }
@@ -677,7 +677,7 @@ fn hold_until_killed() {
     };
     let _port = lab::open(&node, "a0", &XdpOptions::default()).unwrap();
     println!("holding");
-    std::thread::sleep(2 * PATIENCE);
+    wb_testing::disturb(2 * PATIENCE);
 }
 
 /// Gives the receiver at the far end an idle priority on this thread's CPU, so that one burst fills the ring between
@@ -770,7 +770,7 @@ fn frames_behind_a_full_device_can_be_withdrawn() {
         .status
         .success()
     {
-        wb_skip::skipped("no tc");
+        wb_testing::skipped("no tc");
         return;
     }
     let mut to = lab.open_b(&receiving()).unwrap();
@@ -801,7 +801,7 @@ fn frames_behind_a_full_device_can_be_withdrawn() {
     }
     let counters = tx.counters();
     if counters.refused_frames > 0 {
-        wb_skip::skipped("this kernel's veth drops although it has a queueing discipline");
+        wb_testing::skipped("this kernel's veth drops although it has a queueing discipline");
         return;
     }
     assert!(

@@ -149,7 +149,7 @@ fn loops_without_end_are_given_up() {
         let begun = Instant::now();
         let ended = std::thread::scope(|scope| {
             scope.spawn(move || {
-                std::thread::sleep(Duration::from_millis(20));
+                wb_testing::disturb(Duration::from_millis(20));
                 give_up.store(true, Ordering::Relaxed);
             });
             bench.threads[0].response(200, HEAD, BODY)
@@ -285,11 +285,9 @@ fn run_all(script: &[u8]) {
     let over = Arc::new(AtomicBool::new(false));
     let watch = Arc::clone(&over);
     let watchman = std::thread::spawn(move || {
-        for _ in 0..200 {
-            if watch.load(Ordering::Relaxed) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(1));
+        let over = || watch.load(Ordering::Relaxed).then_some(());
+        if wb_testing::polled(Duration::from_millis(200), over).is_some() {
+            return;
         }
         give_up.store(true, Ordering::Relaxed);
     });

@@ -116,7 +116,7 @@ impl RxQueue for Feed {
         max: usize,
         mut on_frame: F,
     ) -> Result<usize, PortError> {
-        std::thread::sleep(self.pause);
+        wb_testing::disturb(self.pause);
         if let Some((at, lost)) = self.loses.first().copied()
             && self.next >= at
         {
@@ -160,7 +160,7 @@ impl RxQueue for Feed {
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<bool, PortError> {
-        std::thread::sleep(timeout.min(Duration::from_millis(1)));
+        wb_testing::disturb(timeout.min(Duration::from_millis(1)));
         Ok(false)
     }
 

@@ -139,7 +139,7 @@ fn a_wish_ends_the_wait_for_a_response() {
     let stop = StopRequest::default();
     let report = thread::scope(|scope| {
         scope.spawn(|| {
-            thread::sleep(Duration::from_millis(50));
+            wb_testing::disturb(Duration::from_millis(50));
             stop.set();
         });
         // Time limit of two minutes: only the stop request can end the test.
@@ -219,9 +219,9 @@ fn a_control_connection_that_ends_while_data_moves() {
                 .write_all(&response(data.local_addr().unwrap().port()))
                 .unwrap();
             let taken = data.accept();
-            thread::sleep(Duration::from_millis(100));
+            wb_testing::disturb(Duration::from_millis(100));
             drop(stream);
-            thread::sleep(Duration::from_millis(400));
+            wb_testing::disturb(Duration::from_millis(400));
             drop(taken);
         });
         let report = run_impatiently(&timed(port, test, 3_600_000));
@@ -252,7 +252,7 @@ fn ends_by_a_wish(job: SocketJob, first: Duration) -> SocketJobReport {
         let report = run_with_timeouts(&job, place, &Machine, &stop, &mut |_| {}, patience);
         let _ = done.send(report);
     });
-    thread::sleep(first);
+    wb_testing::disturb(first);
     wish.set();
     ended
         .recv_timeout(Duration::from_secs(60))

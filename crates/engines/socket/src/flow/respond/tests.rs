@@ -330,10 +330,10 @@ fn time_counts_from_when_a_request_was_due() {
     .unwrap();
     let (stop, counters) = (Stopper::new(), LoopCounters::default());
     let mut recorder = TimeRecorder::new(false);
-    thread::sleep(Duration::from_millis(1));
+    wb_testing::disturb(Duration::from_millis(1));
     let from = clock::now_ns();
     let releases = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(150));
+        wb_testing::disturb(Duration::from_millis(150));
         waits.send(()).unwrap();
     });
     let tally = requester.run(

@@ -55,7 +55,7 @@ fn sender(plan: &SendPlan) -> Option<BufferSender> {
     match BufferSender::new(plan) {
         Ok(sender) => Some(sender),
         Err(error) if plan.by == SendBy::Uring => {
-            wb_skip::skipped(error);
+            wb_testing::skipped(error);
             None
         }
         Err(error) => panic!("{error}"),

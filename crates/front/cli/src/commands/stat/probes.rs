@@ -383,13 +383,9 @@ mod tests {
         let mut end_of = |text: &str| {
             std::fs::write(&value, text).unwrap();
             std::fs::write(&ready, "").unwrap();
-            loop {
-                let line = next();
-                if line.missing.as_deref() != Some(NO_ANSWER) {
-                    return line;
-                }
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            let answered =
+                || Some(next()).filter(|line| line.missing.as_deref() != Some(NO_ANSWER));
+            wb_testing::polled(Duration::from_secs(30), answered).expect("an answer")
         };
         let first = end_of("n 10\n");
         assert_eq!(first.missing.as_deref(), Some("first reading"));

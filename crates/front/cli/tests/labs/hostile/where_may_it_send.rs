@@ -3,9 +3,9 @@
 
 use std::{
     fs,
-    net::{IpAddr, Ipv4Addr},
+    net::IpAddr,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Output,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -20,7 +20,7 @@ use wb_model::{
     units::{AddressRange, Rate, Span},
 };
 
-use crate::kit::{self, Lab, Running, listening, privileged, run, system};
+use crate::kit::{self, Lab, Running, listening, privileged, run};
 
 /// Returns true if an address belongs to others: a separate list, to verify that of the program.
 fn is_somebodys(address: IpAddr) -> bool {
@@ -601,184 +601,4 @@ fn no_plan_puts_an_address_of_somebody_on_the_wire() {
         frames.iter().any(|f| !addresses(f).is_empty()),
         "nothing was seen"
     );
-}
-
-/// The command is refused for want of consent, and with it is not.
-fn asks_for_consent(arguments: &[&str]) {
-    let output = run(arguments);
-    let text = said(&output);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
-    assert!(
-        text.contains("--i-own-this-network"),
-        "{arguments:?}: {text}"
-    );
-}
-
-#[test]
-fn what_was_sent_once_without_consent_is_refused() {
-    if !privileged() {
-        return;
-    }
-    let lab = Lab::up("pair", &[]);
-    let (a, b) = (&*lab.a0(), &*lab.b0());
-    asks_for_consent(&["trial", "--tx", a, "--rx", b, "--src", "8.8.8.8", "--bidir"]);
-    asks_for_consent(&["tx", "-i", a, "--dst", "8.8.8.8"]);
-    asks_for_consent(&["rx", "-i", b, "--address", "8.8.8.8"]);
-    for (key, value) in [
-        ("--clients", "8.8.8.8"),
-        ("--servers", "8.8.4.4"),
-        ("--servers", "10.0.0.1-192.168.0.1"),
-        ("--servers", "10.255.255.254-172.16.0.2"),
-    ] {
-        asks_for_consent(&[
-            "load", "--client", a, "--server", b, key, value, "--cps", "10",
-        ]);
-    }
-    asks_for_consent(&["load", "--client", a, "--gateway", "8.8.8.8", "--cps", "10"]);
-    let folder = tempfile::tempdir().unwrap();
-    let plan = folder.path().join("plan.toml");
-    let text = format!(
-        "kind = \"load\"\n[[port]]\nname = \"c\"\nlocator = \"{a}\"\n[[load]]\nport = \"c\"\nend = \"client\"\nclients = [\"198.18.0.2\"]\nservers = [\"8.8.8.8\"]\nrate = {{ cps = 10 }}\n"
-    );
-    fs::write(&plan, &text).unwrap();
-    asks_for_consent(&["run", plan.to_str().unwrap()]);
-    // Memory and files are no network.
-    let file = format!("file:{}", folder.path().join("out.pcap").display());
-    let output = run(&["tx", "-i", &file, "--dst", "8.8.8.8", "--count", "3", "-q"]);
-    assert!(output.status.success(), "{}", said(&output));
-}
-
-/// Frames sent from another node to the address of the load.
-fn frames_from(lab: &Lab, source: &str, options: &[&str]) {
-    let port = format!("packet:{}", lab.a0());
-    let mac = mac_of(lab, "b", "b0");
-    let mut arguments = vec![
-        "tx",
-        "-i",
-        &port,
-        "--i-own-this-network",
-        "--src",
-        source,
-        "--dst",
-        "198.19.1.2",
-        "--dst-mac",
-        &mac,
-        "--count",
-        "20",
-        "--rate",
-        "200pps",
-        "--tag",
-        "none",
-        "-q",
-    ];
-    arguments.extend(options);
-    let output = run(&arguments);
-    assert!(output.status.success(), "{}", said(&output));
-}
-
-fn mac_of(lab: &Lab, node: &str, interface: &str) -> String {
-    let output = system(
-        "ip",
-        &["-n", &lab.node(node), "-j", "link", "show", interface],
-    );
-    let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    list[0]["address"].as_str().unwrap().to_owned()
-}
-
-#[test]
-fn strangers_are_not_answered() {
-    if !privileged() {
-        return;
-    }
-    let lab = Lab::up("pair", &[]);
-    let server = format!("packet:{}", lab.b0());
-    for (transport, probe) in [
-        (
-            &[][..],
-            &["--proto", "tcp", "--tcp-flags", "2", "--dport", "80"][..],
-        ),
-        (&["--udp"], &["--proto", "udp", "--dport", "80"]),
-    ] {
-        for consent in [false, true] {
-            let mut arguments = vec!["load", "--server", &server, "-q"];
-            arguments.extend(transport);
-            if consent {
-                arguments.push("--i-own-this-network");
-            }
-            let running = Running::start(&arguments);
-            let tasks = format!("/proc/{}/task", running.0.id());
-            crate::kit::eventually("the server is there", || {
-                let mut tasks = fs::read_dir(&tasks).into_iter().flatten().flatten();
-                tasks.any(|t| {
-                    fs::read_to_string(t.path().join("comm")).is_ok_and(|n| n.starts_with("wb-arp"))
-                })
-            });
-            let eyes = Eyes::open(&lab);
-            for source in ["198.18.1.2", "8.8.8.8"] {
-                frames_from(&lab, source, probe);
-                frames_from(&lab, source, &["--proto", "icmp"]);
-            }
-            let frames = eyes.close();
-            let answers_to = |address: &str| {
-                let address: IpAddr = address.parse().unwrap();
-                frames
-                    .iter()
-                    .filter(|f| addresses(f).get(1) == Some(&address))
-                    .count()
-            };
-            assert!(
-                answers_to("198.18.1.2") >= 20,
-                "{arguments:?}: {}",
-                answers_to("198.18.1.2")
-            );
-            assert_eq!(answers_to("8.8.8.8") > 0, consent, "{arguments:?}");
-            running.signal(Signal::INT);
-            running.finish(std::time::Duration::from_secs(20));
-        }
-    }
-}
-
-#[test]
-fn a_device_that_runs_is_not_told_to_send_elsewhere() {
-    if !privileged() {
-        return;
-    }
-    let lab = Lab::up("pair", &[]);
-    let eyes = Eyes::open(&lab);
-    let script = "set -e; P=/proc/net/pktgen; say() { echo \"$1\" > $P/$2; }
-say 'add_device a0' kpktgend_0
-for s in 'count 0' 'delay 1000000' 'dst_mac 02:00:00:00:00:0b' 'src_min 198.18.1.2' 'dst 198.19.1.2'; do say \"$s\" a0; done
-(echo start > $P/pgctrl) & until grep -q 'pkts-sofar: [1-9]' $P/a0; do sleep 0.05; done
-say 'dst 8.8.8.8' a0; sleep 0.3; say 'src_max 8.8.4.4' a0; sleep 0.3
-say 'src_max 198.18.1.9' a0; say 'dst 198.19.1.3' a0; sleep 1
-say stop pgctrl; wait";
-    let arguments = [
-        "pktgen",
-        "run",
-        "--driver",
-        "packet",
-        "--netns",
-        &lab.node("a"),
-        "bash",
-        "-c",
-        script,
-    ];
-    let output = Command::new(env!("CARGO_BIN_EXE_wirebench"))
-        .args(arguments)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", said(&output));
-    assert!(
-        said(&output).contains("--i-own-this-network"),
-        "{}",
-        said(&output)
-    );
-    let frames = eyes.close();
-    assert_eq!(strangers(&frames), [] as [IpAddr; 0]);
-    for seen in [Ipv4Addr::new(198, 19, 1, 2), Ipv4Addr::new(198, 19, 1, 3)] {
-        assert!(
-            frames.iter().any(|f| addresses(f).contains(&seen.into())),
-            "{seen}"
-        );
-    }
 }

@@ -6,14 +6,13 @@ use std::path::Path;
 pub(super) struct Frame {
     /// When it was recorded, wall clock.
     pub(super) at_ns: u64,
-    pub(super) bytes: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 /// Header that the generator writes after the UDP header.
 pub(super) struct Tag {
-    pub(super) seq: u32,
     /// The eight bytes of time.
-    pub(super) stamp: [u8; 8],
+    stamp: [u8; 8],
     /// Ethernet and IP: what the receiver counts.
     pub(super) counted_bytes: u64,
 }
@@ -52,7 +51,6 @@ impl Frame {
         };
         let tag = frame.get(ip + header + 8..ip + header + 24)?;
         (tag[..4] == [0xbe, 0x9b, 0xe9, 0x55]).then(|| Tag {
-            seq: u32::from_be_bytes(tag[4..8].try_into().expect("4")),
             stamp: tag[8..].try_into().expect("8"),
             counted_bytes: 14 + ip_bytes,
         })

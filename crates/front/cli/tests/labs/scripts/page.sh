@@ -44,6 +44,17 @@ run() {
   echo "$1 $((SECONDS - began)) s" >>"$dir/times"
 }
 
+# Waits until a command succeeds, for 30 s at most.
+until_so() {
+  local left=600
+  until eval "$1" 2>/dev/null; do
+    left=$((left - 1))
+    [ "$left" -gt 0 ] || return 0
+    sleep 0.05
+  done
+}
+export -f until_so
+
 # Runs a command that has no end, and presses Ctrl-C after two seconds.
 ctrl_c() {
   local code=0

@@ -206,11 +206,11 @@ pub(crate) fn mount_or_skip(dir: &Path, toy: &Arc<Toy>) -> Option<Mounted> {
     ) {
         Ok(mounted) => Some(mounted),
         Err(e @ MountError::NoFuse { .. }) => {
-            wb_skip::skipped(e);
+            wb_testing::skipped(e);
             None
         }
         Err(e) if !rustix::process::geteuid().is_root() => {
-            wb_skip::skipped(e);
+            wb_testing::skipped(e);
             None
         }
         Err(e) => panic!("{e}"),

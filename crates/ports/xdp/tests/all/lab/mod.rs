@@ -28,7 +28,7 @@ macro_rules! lab_or_skip {
         match $crate::lab::Lab::new($label) {
             Ok(lab) => lab,
             Err(reason) => {
-                wb_skip::skipped(reason);
+                wb_testing::skipped(reason);
                 return;
             }
         }
@@ -285,14 +285,7 @@ pub fn wall_ns() -> u64 {
 
 /// Calls `is_so` until it returns true, or until [`PATIENCE`] ends.
 pub fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
-    let start = Instant::now();
-    while start.elapsed() < PATIENCE {
-        if is_so() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    false
+    wb_testing::polled(PATIENCE, || is_so().then_some(())).is_some()
 }
 
 /// Packet socket on one interface, as an independent reference.
