@@ -2,7 +2,6 @@
 .PHONY: demo test install uninstall deb build lint docs tools test-tools bench clean
 
 SKIPPED = $(CURDIR)/target/skipped
-PACKAGES = --workspace
 CARGO = PATH="$$HOME/.cargo/bin:$$PATH" cargo
 
 # Built with a profile and of packages of its own: quickly. For figures of a machine `make build`.
@@ -11,12 +10,12 @@ demo: tools
 	CCOPT=-O0 $(CARGO) build --profile demo --locked -p wb-cli
 	./target/demo/wirebench demo
 
-# Ends with what could not be tested here, and why. PACKAGES="-p wb-pcapng": of some packages.
-# .config/nextest.toml has the groups of tests.
+# Ends with what could not be tested here, and why. FILTER="package(wb-pcapng)": a part of the tests, by a filter of
+# cargo-nextest. .config/nextest.toml has the groups of tests.
 test: test-tools
 	@mkdir -p target && : > $(SKIPPED)
-	WB_SKIPPED=$(SKIPPED) $(CARGO) nextest run $(PACKAGES) --locked
-	$(CARGO) test --doc $(PACKAGES) --locked --quiet
+	WB_SKIPPED=$(SKIPPED) $(CARGO) nextest run --workspace --locked $(if $(FILTER),-E '$(FILTER)')
+	$(CARGO) test --doc --workspace --locked --quiet
 	@scripts/skipped $(SKIPPED)
 
 # PREFIX=/usr/local, DESTDIR, LINKS=1: docs/install.md. Built before, so that root needs no compiler.

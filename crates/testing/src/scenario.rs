@@ -122,6 +122,11 @@ impl Scenario {
 
     fn parse(text: &str) -> Result<Self, String> {
         let scenario: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        let lists = scenario.steps.iter().map(|step| &step.each);
+        let is_empty = |each: &Each| each.values().any(Vec::is_empty);
+        if scenario.steps.is_empty() || lists.chain([&scenario.each]).any(is_empty) {
+            return Err("no step, or no value in a list of `each`".to_owned());
+        }
         let mut names = Vec::new();
         for (number, step) in scenario.steps.iter().enumerate() {
             let wrong = step.problem(&names);
@@ -153,6 +158,9 @@ impl Step {
                 "what to expect of a step in the background belongs to a later step with `of`"
             }
             (None, _) if self.background => "only `run` can be in the background",
+            _ if self.background && !self.each.is_empty() => {
+                "a step in the background cannot have `each`"
+            }
             _ => return None,
         };
         Some(problem.to_owned())
@@ -209,6 +217,14 @@ mod tests {
             (
                 "[[step]]\nrun = 'x'\n[[step]]\nsignal = 'INT'",
                 "step 2: `signal` needs `of`",
+            ),
+            (
+                "[[step]]\nrun = 'x'\neach.a = []",
+                "no value in a list of `each`",
+            ),
+            (
+                "[[step]]\nname = 'x'\nrun = 'x'\nbackground = true\neach.a = ['1']",
+                "cannot have `each`",
             ),
             (
                 "[[step]]\nrun = 'x'\nexpect.json = { '.a' = '>= x' }",

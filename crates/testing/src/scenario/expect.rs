@@ -139,23 +139,25 @@ fn unmet(
         Ok(values) => bounds
             .values()
             .zip(&filters)
-            .zip(&values)
-            .filter(|((bound, _), value)| !bound.replaced(replace).holds(value))
-            .map(|((bound, filter), value)| format!("{filter} is {value}, expected {bound}"))
+            .zip(values)
+            .filter_map(|((bound, filter), value)| match value {
+                Err(error) => Some(format!("{filter}: {error}")),
+                Ok(value) if bound.replaced(replace).holds(&value) => None,
+                Ok(value) => Some(format!("{filter} is {value}, expected {bound}")),
+            })
             .collect(),
     }
 }
 
-/// The values of filters, by jq.
-fn values(json: &[u8], filters: &[String], slurp: bool) -> Result<Vec<Value>, String> {
-    // A filter that fails or has no value is reported with its error.
+/// The value of each filter, by jq; several values of one filter are an array.
+fn values(
+    json: &[u8],
+    filters: &[String],
+    slurp: bool,
+) -> Result<Vec<Result<Value, String>>, String> {
     let each: Vec<String> = filters
         .iter()
-        .map(|filter| {
-            format!(
-                "(try ([{filter}] | if length == 1 then .[0] else . end) catch {{\"error\": .}})"
-            )
-        })
+        .map(|filter| format!("(try [{filter}] catch {{\"error\": .}})"))
         .collect();
     let mut command = Command::new("jq");
     command.arg("-c");
@@ -179,8 +181,15 @@ fn values(json: &[u8], filters: &[String], slurp: bool) -> Result<Vec<Value>, St
     if !output.status.success() {
         return Err(format!("jq: {}", said.trim()));
     }
-    serde_json::from_slice(&output.stdout)
-        .map_err(|error| format!("standard output is not one JSON value: {error}"))
+    let all: Vec<Value> = serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("standard output is not one JSON value: {error}"))?;
+    let value = |found: Value| match found {
+        Value::Array(values) if values.is_empty() => Err("there is no value".to_owned()),
+        Value::Array(mut values) if values.len() == 1 => Ok(values.remove(0)),
+        Value::Array(values) => Ok(Value::Array(values)),
+        error => Err(error["error"].to_string()),
+    };
+    Ok(all.into_iter().map(value).collect())
 }
 
 #[cfg(test)]
@@ -235,8 +244,12 @@ mod tests {
             wrong("json = { '.flows[].n' = 1 }", 0, json),
             [".flows[].n is [1,2], expected 1"]
         );
-        let said = wrong("json = { '.totals[0]' = 1 }", 0, json).join("");
-        assert!(said.contains("error"), "{said}");
+        let said = wrong("json = { '.totals[0]' = '!= 1' }", 0, json).join("");
+        assert!(said.contains("Cannot index object with number"), "{said}");
+        assert_eq!(
+            wrong("json = { '.flows[] | select(.n > 2)' = [] }", 0, json),
+            [".flows[] | select(.n > 2): there is no value"]
+        );
         assert!(wrong("json = { '.a' = 1 }", 0, "no JSON")[0].starts_with("jq: "));
     }
 

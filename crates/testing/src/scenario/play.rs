@@ -140,9 +140,12 @@ impl Play<'_> {
         if let Some(of) = &step.of {
             let going = self
                 .background
-                .get(of)
+                .get_mut(of)
                 .ok_or_else(|| format!("{of} has ended"))?;
             if let Some(signal) = step.signal {
+                if let Ok(Some(status)) = going.child.try_wait() {
+                    return Err(format!("{of} has ended before the signal, {status}"));
+                }
                 kill_process(Pid::from_child(&going.child), signal.number())
                     .map_err(|error| format!("{of} cannot be signalled: {error}"))?;
             }
@@ -232,8 +235,11 @@ impl Play<'_> {
         if !wrong.is_empty() {
             return Err(format!("\n$ {command}\n{}", wrong.join("\n")));
         }
-        if let Ok(report) = serde_json::from_slice::<Value>(&did.stdout) {
-            crate::assert_adds_up(&report);
+        let values = serde_json::Deserializer::from_slice(&did.stdout).into_iter::<Value>();
+        if let Ok(values) = values.collect::<Result<Vec<Value>, _>>()
+            && let Some(report) = values.last()
+        {
+            crate::assert_adds_up(report);
         }
         Ok(())
     }
@@ -342,6 +348,34 @@ mod tests {
             "#,
         )
         .unwrap();
+    }
+
+    #[test]
+    #[should_panic(expected = "offered_frames")]
+    fn reports_that_do_not_add_up_fail() {
+        let _ = play(
+            r#"
+            [[step]]
+            run = "echo '{}'; echo '{\"totals\": {\"intended_frames\": 3, \"offered_frames\": 1, \"unsent_frames\": 1}}'"
+            "#,
+        );
+    }
+
+    #[test]
+    fn a_process_that_has_ended_gets_no_signal() {
+        let said = play(
+            r#"
+            [[step]]
+            name = "short"
+            run = "echo $$"
+            background = true
+            [[step]]
+            after = "grep -q Z /proc/$(cat short.out)/stat"
+            of = "short"
+            signal = "STOP"
+            "#,
+        );
+        assert!(said.unwrap_err().contains("has ended before the signal"));
     }
 
     #[test]

@@ -60,6 +60,8 @@ pub(super) struct OffloadTurn {
     pub(super) idle_ns: u64,
     pub(super) most_late_ns: u64,
     pub(super) stalls: (u64, u64, u64),
+    /// Last reading of the clock by the port.
+    pub(super) seen_ns: u64,
 }
 
 impl DeviceOffload {
@@ -168,6 +170,7 @@ impl DeviceOffload {
                 self.port.most_late_ns(0)
             },
             stalls: (taken.stalls, taken.stalled_ns, taken.largest_gap_ns),
+            seen_ns: taken.seen_ns,
         };
         (taken, result)
     }

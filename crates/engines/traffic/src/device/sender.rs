@@ -311,8 +311,8 @@ impl<Q: QueuePair, C: Clock> DeviceSender<Q, C> {
         );
         self.note_offload(&taken, wall_minus_mono);
         let at_ns = self.clock.monotonic_ns();
-        // While the port sends, the worker is not stalled.
-        self.expected.sleep_until(at_ns);
+        // While the port sends, the worker is not stalled. It may be between the end and the return of the turn.
+        self.expected.sleep_until(taken.seen_ns);
         match result {
             Ok(()) => {}
             Err(error @ PortError::Unsupported { .. }) => {
