@@ -27,20 +27,21 @@ pub fn skipped(reason: impl Display) {
 /// Returns true if all these programs are installed, and names those that are missing otherwise. A path stands for
 /// itself.
 pub fn installed(programs: &[impl AsRef<Path>]) -> bool {
+    let missing = missing(programs);
+    for program in &missing {
+        skipped(format_args!("{} is not installed", program.display()));
+    }
+    missing.is_empty()
+}
+
+/// The programs that are in no folder of the search path.
+fn missing<P: AsRef<Path>>(programs: &[P]) -> Vec<&Path> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     folders.extend(["/usr/sbin".into(), "/sbin".into()]);
     let found = |name: &Path| folders.iter().any(|folder| folder.join(name).exists());
-    let missing = programs
-        .iter()
-        .map(AsRef::as_ref)
-        .filter(|name| !found(name));
-    let mut all = true;
-    for program in missing {
-        skipped(format_args!("{} is not installed", program.display()));
-        all = false;
-    }
-    all
+    let names = programs.iter().map(AsRef::as_ref);
+    names.filter(|name| !found(name)).collect()
 }
 
 /// Name of the only test of this process, as cargo-nextest gives it.
@@ -71,7 +72,10 @@ mod tests {
     #[test]
     fn programs_are_found_or_named() {
         assert!(installed(&["sh", "/dev/null"]));
-        assert!(!installed(&["sh", "no-such-program"]));
+        assert_eq!(
+            missing(&["sh", "no-such-program"]),
+            [Path::new("no-such-program")]
+        );
     }
 
     #[test]
