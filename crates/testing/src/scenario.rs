@@ -114,7 +114,7 @@ impl Scenario {
     /// Reads a scenario.
     ///
     /// # Errors
-    /// What is wrong with the file, in one line where possible.
+    /// Returns the mistake in the file, in one line where possible.
     pub fn read(path: &Path) -> Result<Self, String> {
         let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
         Self::parse(&text)
