@@ -220,6 +220,10 @@ impl Service {
         state.runs += 1;
         let seed = self.options.plans.seed.wrapping_add(state.runs - 1);
         let jobs = state.folder.start_devices(monotonic_ns(), seed, &self.host);
+        // The rates are those of the run that its devices now tell about.
+        if !jobs.is_empty() {
+            state.rates = Rates::default();
+        }
         self.say_warnings(&mut state);
         self.follow_receiver(&mut state);
         let state_is_verbose = state.folder.is_verbose();
@@ -254,7 +258,6 @@ impl Service {
         }
         let handles = prepared.devices().to_vec();
         let mut state = self.lock();
-        state.rates = Rates::default();
         state.running = ids
             .iter()
             .zip(&handles)
