@@ -642,10 +642,11 @@ impl Engine for Devices {
     }
 
     fn settle(&mut self, part: &mut Part<'_>, ended: &Ended) -> Outcome {
-        report::settle(self, part, ended)
-    }
-
-    fn devices(&mut self) -> Vec<Option<DeviceOutcome>> {
-        std::mem::take(&mut self.outcomes)
+        let settled = report::settle(self, part, ended);
+        let outcomes = std::mem::take(&mut self.outcomes);
+        for (handle, outcome) in self.handles.iter().zip(outcomes) {
+            outcome.into_iter().for_each(|o| handle.keep_outcome(o));
+        }
+        settled
     }
 }

@@ -9,7 +9,6 @@ use wb_model::{
 };
 
 use wb_measure::NamedHistogram;
-use wb_traffic::DeviceOutcome;
 
 use crate::{End, StartError, bell::Alarm, ports::OpenPort, report::Part};
 
@@ -262,11 +261,6 @@ pub(crate) trait Engine: Any + Send {
 
     /// Fills the engine's part of the final report.
     fn settle(&mut self, part: &mut Part<'_>, ended: &Ended) -> Outcome;
-
-    /// Outcomes of the engine's packet devices.
-    fn devices(&mut self) -> Vec<Option<DeviceOutcome>> {
-        Vec::new()
-    }
 }
 
 /// State of a run at an instant.

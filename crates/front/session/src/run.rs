@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use wb_machine::clock::{ClockOffset, monotonic_ns, wall_minus_monotonic, wall_ns};
 use wb_model::{Lateness, Phase, Plan, REPORT_SCHEMA, Report, timeline::Recorder};
-use wb_traffic::{DeviceHandle, DeviceOutcome};
+use wb_traffic::DeviceHandle;
 
 use crate::{
     Signals, StartError,
@@ -50,8 +50,6 @@ pub struct Finished {
     pub report: Report,
     /// End of the run.
     pub end: End,
-    /// Packet devices in the order of the plan; `None` if the worker of the device died.
-    pub devices: Vec<Option<DeviceOutcome>>,
 }
 
 impl Finished {
@@ -458,16 +456,13 @@ impl Prepared {
         let mut report = next_header(&mut state.so_far, ended.elapsed_ns);
         report.timeline = state.recorder.finish();
         let mut outcomes = Vec::new();
-        let mut devices = Vec::new();
         report::fill(&mut report, &mut self.engines, |engine, part| {
             outcomes.push((engine.kind(), engine.settle(part, &ended)));
-            devices.extend(engine.devices());
         });
         report::complete(&mut report, self, &ended, outcomes);
         Finished {
             report,
             end: ended.end,
-            devices,
         }
     }
 }

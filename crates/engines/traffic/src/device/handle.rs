@@ -7,6 +7,7 @@ use wb_model::device::DeviceConfig;
 use wb_pktgen_device::{DeviceProgress, Walker};
 use wb_port::offload::Halt;
 
+use super::DeviceOutcome;
 use crate::SharedCounters;
 
 /// End state of a device, available before the other devices of its run have ended.
@@ -33,6 +34,7 @@ pub struct DeviceHandle {
     refusal: Mutex<Option<String>>,
     progress: Mutex<DeviceProgress>,
     end: Mutex<Option<DeviceEnd>>,
+    outcome: Mutex<Option<DeviceOutcome>>,
     counters: Arc<SharedCounters>,
     halt: TurnInterrupter,
     gate: SettingsGate,
@@ -128,6 +130,16 @@ impl DeviceHandle {
     /// Takes the end state; `None` while the device runs, and after the first successful call.
     pub fn take_end(&self) -> Option<DeviceEnd> {
         lock(&self.end).take()
+    }
+
+    /// Keeps the outcome of the device for its observers.
+    pub fn keep_outcome(&self, outcome: DeviceOutcome) {
+        *lock(&self.outcome) = Some(outcome);
+    }
+
+    /// Takes the outcome after the run; `None` if the worker of the device died, and after the first successful call.
+    pub fn take_outcome(&self) -> Option<DeviceOutcome> {
+        lock(&self.outcome).take()
     }
 
     /// The device's counters, for snapshots.

@@ -293,7 +293,8 @@ impl Service {
                         .folder
                         .record_failure(device.id, reason, monotonic_ns());
                 }
-                for ((_, name), outcome) in ids.iter().zip(&finished.devices) {
+                for ((_, name), handle) in ids.iter().zip(&handles) {
+                    let outcome = handle.take_outcome();
                     let outcome = outcome.as_ref().map(extra::Outcome::of);
                     state.outcomes.extend(outcome.map(|o| (name.clone(), o)));
                 }
