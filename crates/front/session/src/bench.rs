@@ -30,15 +30,10 @@ use wb_model::{
 };
 
 use self::findings::{Findings, TestOutcome};
-use crate::{
-    End, Environment, Extras, Signals, StartError, View,
-    engine::{Ended, Engine, EngineState, Launch, Observer, Outcome, Stop},
-    ports::{self, OpenPort},
-    prepare,
-    probes::Watched,
-    report::Part,
-    workers::Workers,
-};
+use wb_engine::{End, Ended, Engine, EngineState, Launch, Observer, Outcome, Part, Stop, View};
+use wb_open::{OpenPort, StartError, Workers};
+
+use crate::{Environment, Extras, Signals, prepare, probes::Watched};
 
 /// Interval at which a pause checks for signals.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -268,7 +263,7 @@ impl Bench for Ports {
     }
 
     fn links_are_up(&mut self, ports: &[PortPlan]) -> bool {
-        ports.iter().all(ports::has_link)
+        ports.iter().all(wb_open::has_link)
     }
 
     fn wait_for(&mut self, time: Duration) {

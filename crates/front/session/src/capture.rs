@@ -33,18 +33,13 @@ use wb_port::QueuePair;
 
 pub use wb_capture::{FrameSink, SinkEnd, SinkFlush, SinkFrame};
 
-use crate::{
-    Signals, StartError, SystemClock,
-    commands::Commands,
-    engine::{Ended, Engine, EngineState, Launch, Outcome, Request, Stop},
-    ports::{
-        AnyQueue, OpenPort, Tap, Use, Wire, capture_xdp_options, locate_wire, open_capture,
-        open_virtual, require_link, total_memory,
-    },
-    prepare::Opening,
-    report::Part,
-    workers::{OnQueue, Workers},
+use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Request, Stop};
+use wb_open::{
+    AnyQueue, OnQueue, OpenPort, StartError, Tap, Use, Wire, Workers, capture_xdp_options,
+    locate_wire, open_capture, open_virtual, require_link, total_memory,
 };
+
+use crate::{Signals, SystemClock, commands::Commands, prepare::Opening};
 
 mod report;
 
@@ -182,7 +177,7 @@ impl Captures {
             writer,
             shared,
         } = Capture::open_with(&spec, extras.sink, queues, wall_ns())
-            .map_err(StartError::Output)?;
+            .map_err(|e| StartError::Output(e.into()))?;
         if job.user.is_some() {
             let opens_anywhere = false;
             wb_machine::user::keep_only(KeptPrivileges {

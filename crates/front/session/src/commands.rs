@@ -22,8 +22,9 @@ use std::{
 };
 
 use wb_machine::descriptors::keep_limit;
+use wb_open::StartError;
 
-use crate::{Signals, StartError};
+use crate::Signals;
 
 /// Maximum number of programs that run at once.
 const AT_ONCE: usize = 2;

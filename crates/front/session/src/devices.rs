@@ -27,20 +27,19 @@ pub use wb_traffic::{
     DeviceEnd, DeviceHandle, DeviceOutcome, WatchExtras, WatchHandle, WatchSettings,
 };
 
+use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Stop};
+use wb_open::{
+    AnyQueue, OnQueue, OpenPort, StartError, Use, Wire, Workers, find_wire, locate_wire,
+    open_virtual, open_wire, require_link,
+};
+
 use crate::{
-    StartError, SystemClock,
+    SystemClock,
     clock::wall_of_start,
-    engine::{Ended, Engine, EngineState, Launch, Outcome, Stop},
     guard::{Guard, Source},
     machine::describe,
-    ports::{
-        AnyQueue, OpenPort, Use, Wire, find_wire, locate_wire, open_virtual, open_wire,
-        require_link,
-    },
     prepare::Opening,
-    report::Part,
     traffic::live::refuse,
-    workers::{OnQueue, Workers},
 };
 
 mod live;

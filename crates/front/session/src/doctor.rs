@@ -6,12 +6,9 @@ use wb_machine::{
     privilege::{Capability, Privileges},
 };
 use wb_model::{Locator, Plan, plan::PortPlan};
+use wb_open::{StartError, Use, Wire, locate_wire};
 
-use crate::{
-    StartError,
-    ports::{Use, Wire, locate_wire},
-    traffic::{Device, Host},
-};
+use crate::traffic::{Device, Host};
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]

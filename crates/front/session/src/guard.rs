@@ -21,6 +21,7 @@ use wb_model::{
     units::AddressRange,
     vary::Field,
 };
+use wb_open::{StartError, Wire};
 use wb_pktgen_device::Walker;
 use wb_traffic::Recording;
 use wb_wire::{
@@ -28,7 +29,7 @@ use wb_wire::{
     ethertype,
 };
 
-use crate::{StartError, ports::Wire, traffic::vlans_of};
+use crate::traffic::vlans_of;
 
 /// Refusal text for frames that cannot be judged.
 const UNCLEAR: &str = "modified bytes may form any address; use --i-own-this-network (i_own_this_network = true) if you own the network";

@@ -12,6 +12,7 @@ use std::{
 };
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Stop};
 use wb_http::{
     HttpDestination, HttpLoad, HttpThreadControl, HttpThreadOutcome, LiveHttpState, RequestFiles,
     Script, ThreadTask,
@@ -24,15 +25,12 @@ use wb_model::{
     },
     timeline::Row,
 };
+use wb_open::{LastOutlineRequest, OpenPort, StartError, Workers};
 
 use crate::{
-    Environment, StartError,
-    engine::{Ended, Engine, EngineState, Launch, Outcome, Stop},
+    Environment,
     guard::{Guard, needs_no_zone},
     input::{LARGEST_DATA, read_file},
-    ports::OpenPort,
-    report::Part,
-    workers::{LastOutlineRequest, Workers},
 };
 
 mod over_port;

@@ -179,10 +179,9 @@ mod tests {
 
     use super::*;
     use crate::criteria::{Offered, judge, reports};
-    use crate::{
-        End,
-        verdict::{self, Evidence},
-    };
+    use wb_engine::End;
+
+    use crate::verdict::{self, Evidence};
 
     fn late(frames: u64) -> Lateness {
         Lateness {

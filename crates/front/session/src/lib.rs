@@ -7,7 +7,6 @@
 //! [`prepare`] does everything that can fail before the first frame. [`Prepared::run`] cannot fail after that; it can
 //! only end early, which [`Finished::end`] reports. [`run`] does both.
 
-mod bell;
 mod bench;
 pub mod capture;
 mod clock;
@@ -15,9 +14,7 @@ mod commands;
 mod criteria;
 pub mod devices;
 mod doctor;
-mod engine;
 mod environment;
-mod error;
 mod guard;
 mod http;
 pub mod input;
@@ -26,7 +23,6 @@ pub mod load;
 mod machine;
 mod neighbour_responder;
 mod neighbours;
-mod ports;
 mod prepare;
 mod probes;
 mod report;
@@ -39,19 +35,18 @@ pub mod socket;
 mod steering;
 mod traffic;
 mod verdict;
-mod workers;
 
 pub use clock::{SystemClock, rfc3339};
 pub use doctor::{InKernel, in_kernel, xdp_abilities};
-pub use engine::{Observer, View};
-pub use error::StartError;
 pub use guard::{admit_servers, needs_no_zone};
 pub use http::Scripts;
 pub use machine::Machine;
 pub use prepare::{Environment, Extras, PortHint, prepare};
-pub use run::{End, Finished, Prepared};
+pub use run::{Finished, Prepared};
 pub use signals::{Signals, mind_suspension, survive_file_limit};
 pub use steering::{Steer, Steering};
+pub use wb_engine::{End, Observer, View};
+pub use wb_open::StartError;
 
 /// Prepares a plan and runs it to its end.
 ///

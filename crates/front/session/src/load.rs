@@ -22,18 +22,20 @@ use wb_model::{
     load::{LoadAnswer, LoadEnd, LoadJob, LoadMessage, LoadShape, LoadTransport},
     units::{AddressRange, Mac, Span},
 };
+use wb_open::{
+    OpenPort, Sharing, StartError, Use, Wire, find_wire, open_virtual, open_wire_as, packet_options,
+};
 use wb_packet::{Fanout, PacketOptions, RxMode};
 use wb_port::PortSteering;
 use wb_wire::{AddrSet, MacAddr, Vlan};
 
 use crate::{
-    Environment, StartError,
+    Environment,
     guard::{Guard, Source},
     input,
     load::{run::Loads, steering::NextHopQuery},
     neighbour_responder::{NeighbourTable, Path, Question, resolve, warm_up},
     neighbours::{control_socket, next_hops, one_of},
-    ports::{OpenPort, Sharing, Use, Wire, find_wire, open_virtual, open_wire_as, packet_options},
     prepare::Opening,
     sharing,
 };

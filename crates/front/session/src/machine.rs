@@ -9,8 +9,7 @@ use wb_machine::{
 };
 use wb_model::device::{Interface, Link as Carries};
 use wb_model::units::Mac;
-
-use crate::StartError;
+use wb_open::StartError;
 
 /// The interfaces of one network namespace and the processors of the machine.
 pub struct Machine {

@@ -14,13 +14,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use wb_open::StartError;
 use wb_packet::ControlSocket;
 use wb_wire::{
     AddrSet, Echo, Ethernet, IcmpVersion, Ipv4, Ipv6, MacAddr, NeighbourResponder, NetworkHeader,
     Stack, TransportHeader, Vlan, arp_request, ethertype, neighbour_solicitation, protocol,
 };
 
-use crate::{Signals, StartError, guard::Guard};
+use crate::{Signals, guard::Guard};
 
 /// Time that neighbours have to answer.
 const RESOLVE_TIMEOUT: Duration = Duration::from_millis(1200);

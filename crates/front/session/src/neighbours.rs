@@ -8,15 +8,14 @@ use wb_model::{
     stream::{DEFAULT_DST4, DEFAULT_DST6},
     units::AddressRange,
 };
+use wb_open::{OpenPort, StartError};
 use wb_packet::{ControlKind, ControlSocket};
 use wb_wire::AddrSet;
 
 use crate::{
-    StartError,
     guard::Guard,
     load,
     neighbour_responder::{ResponderThread, customary_router, start_responder},
-    ports::OpenPort,
 };
 
 /// Next hops that may know the way from an address of a port to another, best first.

@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use wb_engine::Engine;
 use wb_model::{JobKind, Plan, plan::PortPlan};
+use wb_open::{OpenPort, Sharing, StartError};
 use wb_pktgen_device::Walker;
 use wb_port::memory::Registry;
 
 use crate::{
-    Signals, StartError, Steering,
+    Signals, Steering,
     bench::Benchmark,
     capture::{self, CaptureExtras, Captures, TakenFiles},
     devices::{self, Devices},
-    engine::Engine,
     http::{self, Https, PortHttps, Scripts},
     load,
     neighbours::start_responders,
-    ports::{OpenPort, Sharing},
     probes::Probes,
     run::Prepared,
     socket::{self, Sockets},

@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Stop};
 use wb_machine::probe::{Probe, Sample as Reading};
 use wb_model::{
     JobKind, Plan, ProbeLive, Snapshot,
@@ -18,14 +19,9 @@ use wb_model::{
     counted,
     timeline::Row,
 };
+use wb_open::{OpenPort, StartError, Workers};
 
-use crate::{
-    StartError, criteria,
-    engine::{Ended, Engine, EngineState, Launch, Outcome, Stop},
-    ports::OpenPort,
-    report::Part,
-    workers::Workers,
-};
+use crate::criteria;
 
 /// Interval at which a reading thread checks for the end.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

@@ -3,20 +3,17 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use wb_engine::{
+    DeviceCounters, End, Ended, Engine, EngineState, Launch, LinkDown, Observer, Request, Stop,
+    View,
+};
 use wb_machine::clock::{ClockOffset, monotonic_ns, wall_minus_monotonic, wall_ns};
 use wb_model::{Lateness, Phase, Plan, REPORT_SCHEMA, Report, timeline::Recorder};
+use wb_open::{Alarm, StartError};
 use wb_traffic::DeviceHandle;
 
 use crate::{
-    Signals, StartError,
-    bell::Alarm,
-    clock::rfc3339,
-    devices::WatchQueue,
-    engine::{
-        DeviceCounters, Ended, Engine, EngineState, Launch, LinkDown, Observer, Request, Stop, View,
-    },
-    neighbour_responder::ResponderThread,
-    ports, report,
+    Signals, clock::rfc3339, devices::WatchQueue, neighbour_responder::ResponderThread, report,
     snapshot::snapshot,
 };
 
@@ -31,17 +28,6 @@ const RECORD_INTERVAL_NS: u64 = 100_000_000;
 const COUNTERS_INTERVAL_NS: u64 = 500_000_000;
 /// Time that receiving engines continue for frames in flight after the other engines have ended, in ns.
 const RESIDUE_NS: u64 = 200_000_000;
-
-/// End of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The plan was completed.
-    Completed,
-    /// A signal ended the run.
-    Signal(i32),
-    /// A failure after the start: a device vanished, or a thread died.
-    Fault(String),
-}
 
 /// Final account of a run, with the end of the run.
 #[derive(Debug)]
@@ -90,7 +76,7 @@ impl Prepared {
     #[must_use]
     pub fn port_lines(&self) -> Vec<String> {
         let ports = self.engines.iter().flat_map(|e| e.ports());
-        ports.map(ports::OpenPort::line).collect()
+        ports.map(wb_open::OpenPort::line).collect()
     }
 
     /// The ports by name, with their place and the chosen driver. If a port has several users, the first user counts.
@@ -218,10 +204,10 @@ impl Prepared {
     pub(crate) fn spawn(&mut self, alarm: &Arc<Alarm>) -> Result<(), StartError> {
         let cpus = wb_machine::cpu::online().unwrap_or_default();
         let placed: Vec<_> = self.engines.iter().flat_map(|e| e.placed()).collect();
-        let (lists, crowded) = ports::place(&placed, &cpus);
+        let (lists, crowded) = wb_open::place(&placed, &cpus);
         self.warnings.extend(crowded);
         self.warnings
-            .extend(ports::in_the_way(&placed, &lists, &cpus));
+            .extend(wb_open::in_the_way(&placed, &lists, &cpus));
         let mut rest = lists.as_slice();
         for number in (0..self.engines.len()).rev() {
             let (before, own) = rest.split_at(rest.len() - self.engines[number].placed().len());
@@ -456,7 +442,7 @@ impl Prepared {
         let mut report = next_header(&mut state.so_far, ended.elapsed_ns);
         report.timeline = state.recorder.finish();
         let mut outcomes = Vec::new();
-        report::fill(&mut report, &mut self.engines, |engine, part| {
+        wb_engine::fill(&mut report, &mut self.engines, |engine, part| {
             outcomes.push((engine.kind(), engine.settle(part, &ended)));
         });
         report::complete(&mut report, self, &ended, outcomes);
@@ -522,7 +508,7 @@ pub(crate) fn fill(
     before: &BTreeMap<String, DeviceCounters>,
     now: &BTreeMap<String, DeviceCounters>,
 ) {
-    report::fill(so_far, engines, |engine, part| {
+    wb_engine::fill(so_far, engines, |engine, part| {
         for port in engine.ports() {
             let of = |all: &BTreeMap<String, DeviceCounters>| {
                 all.get(&port.plan.name).cloned().unwrap_or_default()

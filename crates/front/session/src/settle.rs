@@ -1,10 +1,9 @@
 //! Common parts of the accounts of several engines.
 
+use wb_engine::Times;
 use wb_figures::{Section, Value, text::count};
 use wb_measure::{Histogram, Measurement, NamedHistogram, SignedHistogram};
 use wb_model::{Totals, counted};
-
-use crate::engine::Times;
 
 /// A distribution of times, unless it is empty.
 pub(crate) fn distribution(of: &str, name: &str, times: &Histogram) -> Option<NamedHistogram> {
@@ -149,16 +148,6 @@ pub(crate) fn error_responses(errors: u64, all: u64) -> Option<String> {
             counted(all, "response", "responses")
         )
     })
-}
-
-pub(crate) fn signal_name(n: i32) -> String {
-    match n {
-        1 => "SIGHUP".to_owned(),
-        2 => "SIGINT".to_owned(),
-        14 => "SIGALRM".to_owned(),
-        15 => "SIGTERM".to_owned(),
-        n => format!("signal {n}"),
-    }
 }
 
 #[cfg(test)]

@@ -10,10 +10,9 @@ use wb_model::{
     load::{LoadJob, LoadTransport},
     units::{AddressRange, PortRange},
 };
+use wb_open::StartError;
 use wb_packet::FilterOp;
 use wb_wire::{PktgenTag, Tag};
-
-use crate::StartError;
 
 /// Length limit in bytes above any frame length: passing frames are kept whole.
 const WHOLE: u32 = 262_144;

@@ -26,7 +26,7 @@ use signal_hook::{
     iterator,
 };
 
-use crate::{StartError, bell::Alarm};
+use wb_open::{Alarm, StartError};
 
 /// Time in which the same signal once more is the same request. `timeout -s INT` signals the process and then its group,
 /// and a terminal and the program that started this one may both pass on a Ctrl-C.

@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Stop};
 use wb_machine::{Ethtool, Namespace, Netlink, user::KeptPrivileges};
 use wb_model::{
     JobKind, Phase, Plan, Snapshot,
@@ -22,15 +23,10 @@ use wb_model::{
     },
     timeline::Row,
 };
+use wb_open::{OpenPort, StartError, Workers};
 use wb_socket::{CpuTimes, Host, JobPlace, Resolved, SocketServer, StopRequest, run_job};
 
-use crate::{
-    Signals, StartError,
-    engine::{Ended, Engine, EngineState, Launch, Outcome, Stop},
-    ports::OpenPort,
-    report::Part,
-    workers::Workers,
-};
+use crate::Signals;
 
 mod report;
 

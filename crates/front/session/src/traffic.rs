@@ -5,10 +5,15 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+use wb_engine::{Ended, Engine, EngineState, LEAD_NS, Launch, Outcome, Part, Stop};
 use wb_machine::clock::wall_ns;
 use wb_measure::FlowStats;
 use wb_model::{
     Driver, JobKind, Phase, Plan, Snapshot, Stream, TagKind, plan::TrafficJob, timeline::Row,
+};
+use wb_open::{
+    AnyQueue, LastOutlineRequest, OnQueue, OpenPort, Sharing, StartError, Use, Workers, find_wire,
+    open_live, open_virtual, open_wire_as, packet_options,
 };
 use wb_packet::{PacketOptions, RxMode};
 use wb_port::{QueuePair, offload::Halt};
@@ -18,19 +23,7 @@ use wb_traffic::{
     WorkerOutcome, run_offloaded, run_worker,
 };
 
-use crate::{
-    StartError, SystemClock,
-    clock::wall_of_start,
-    engine::{Ended, Engine, EngineState, LEAD_NS, Launch, Outcome, Stop},
-    ports::{
-        AnyQueue, OpenPort, Sharing, Use, find_wire, open_live, open_virtual, open_wire_as,
-        packet_options,
-    },
-    prepare::Opening,
-    report::Part,
-    traffic::checks::Recordings,
-    workers::{LastOutlineRequest, OnQueue, Workers},
-};
+use crate::{SystemClock, clock::wall_of_start, prepare::Opening, traffic::checks::Recordings};
 
 mod checks;
 pub(crate) mod live;
@@ -745,7 +738,9 @@ mod tests {
     use wb_port::offload::ReceiveOffload;
 
     use super::*;
-    use crate::{Environment, Extras, View, prepare};
+    use wb_engine::View;
+
+    use crate::{Environment, Extras, prepare};
 
     /// Account that records which threads began it.
     #[derive(Clone, Default)]

@@ -12,9 +12,9 @@
 //! | 6 | criteria were set | pass | 0 |
 //! | 7 | otherwise | completed | 0 |
 
+use wb_engine::End;
 use wb_model::{Verdict, report::CriterionReport};
-
-use crate::{End, settle::signal_name};
+use wb_open::signal_name;
 
 /// Facts that decide the verdict in addition to the end of the run and its criteria.
 #[derive(Clone, Debug, Default)]

@@ -14,6 +14,7 @@ fn layer(path: &str) -> &str {
     match rest.split('/').collect::<Vec<_>>().as_slice() {
         ["front", "session", ..] => "session",
         ["front", "cli", ..] => "binary",
+        ["ports", "open", ..] => "open",
         [group, ..] => group,
         [] => "",
     }
@@ -25,9 +26,10 @@ fn may_use(from: &str, to: &str, to_name: &str) -> bool {
     match from {
         "core" | "machine" => to == "core",
         "ports" => to == "core" || to_name == "wb-port",
-        "engines" => to == "core" || to_name == "wb-port",
+        "open" => matches!(to, "core" | "machine" | "ports"),
+        "engines" => to == "core" || matches!(to_name, "wb-port" | "wb-open" | "wb-engine"),
         "dialects" => to == "core",
-        "session" => matches!(to, "core" | "machine" | "ports" | "engines"),
+        "session" => matches!(to, "core" | "machine" | "ports" | "open" | "engines"),
         // The control folder watches its writers through `machine`; a screen writes figures as texts do.
         "front" => {
             matches!(to, "core" | "dialects" | "session")
@@ -185,7 +187,7 @@ fn nothing_prints_but_by_best_effort() {
 }
 
 #[test]
-fn only_the_session_installs_signal_handlers_pins_cpus_and_looks_at_privileges() {
+fn signal_handlers_cpus_and_privileges_have_few_users() {
     only(
         &[
             "front/session/src/signals.rs",
@@ -198,7 +200,8 @@ fn only_the_session_installs_signal_handlers_pins_cpus_and_looks_at_privileges()
     );
     only(
         &[
-            "front/session/",
+            "front/session/src/socket.rs",
+            "ports/open/src/workers.rs",
             "machine/src/cpu.rs",
             // The impairing device, a separate process.
             "testbed/src/impair/wake_tuning.rs",
@@ -236,6 +239,15 @@ fn only_the_machine_reads_proc_sys_and_netlink() {
         &["\"/proc", "\"/sys"],
     );
     only(&["machine/"], &["netlink_", "AF_NETLINK"]);
+}
+
+/// All other code gets a queue pair whose driver the compiler knows.
+#[test]
+fn only_the_opener_of_ports_names_drivers() {
+    let drivers = ["Xdp", "XdpGroup", "Packet", "Memory", "File"];
+    let words = drivers.map(|driver| format!("AnyQueue::{driver}"));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    only(&["ports/open/src/"], &words);
 }
 
 /// Module by module, with a reason; `core` has none.

@@ -298,7 +298,9 @@ mod tests {
     };
 
     use super::*;
-    use crate::{End, verdict::Evidence};
+    use wb_engine::End;
+
+    use crate::verdict::Evidence;
 
     fn result(size: u16, limit: f64, limited_by: LbLimit) -> SuiteResult {
         let own = BalancerLimit::new(LbMetric::Cps, LoadTransport::Tcp);

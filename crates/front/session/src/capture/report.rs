@@ -9,13 +9,10 @@ use wb_model::{
 };
 
 use super::{Captures, grown};
-use crate::{
-    End, criteria,
-    engine::{Ended, Outcome, Stamping},
-    ports::OpenPort,
-    report::Part,
-    settle::{counted_frames, signal_name},
-};
+use wb_engine::{End, Ended, Outcome, Part, Stamping};
+use wb_open::{OpenPort, signal_name};
+
+use crate::{criteria, settle::counted_frames};
 
 /// Warnings about the files.
 fn output_warnings(job: &CaptureJob, written: &WriterOutcome) -> Vec<String> {

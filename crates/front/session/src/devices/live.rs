@@ -6,13 +6,11 @@ use wb_port::offload::{Refusal, SendOffload};
 use wb_traffic::{DeviceOffload, LoadedPort};
 
 use super::DeviceSlot;
-use crate::{
-    StartError,
-    ports::{OpenPort, Sharing},
-    traffic::{
-        Device,
-        live::{at_interface, let_in, refuse},
-    },
+use wb_open::{OpenPort, Sharing, StartError};
+
+use crate::traffic::{
+    Device,
+    live::{at_interface, let_in, refuse},
 };
 
 /// Moves devices into the kernel if their ports and settings allow it, and notes the result at each port. Returns the

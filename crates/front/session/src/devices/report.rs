@@ -13,15 +13,15 @@ use wb_model::{
 use wb_traffic::{CounterValues, DeviceOutcome, WatchOutcome};
 
 use super::Devices;
+use wb_engine::{End, Ended, Outcome, Part, Stamping};
+use wb_open::signal_name;
+
 use crate::{
-    End,
     criteria::{self, Offered, Shortfall},
-    engine::{Ended, Outcome, Stamping},
     lateness,
-    report::Part,
     settle::{
         counted_frames, distributions_of, measurement_warnings, nothing_arrived, nothing_sent,
-        share, signal_name, stalls_explain, times_of,
+        share, stalls_explain, times_of,
     },
     traffic::live,
 };

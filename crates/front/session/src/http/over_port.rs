@@ -12,13 +12,13 @@ use wb_model::{
 };
 
 use super::{Folder, Moment, between, record, report};
+use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Stamping, Stop};
+use wb_open::{OpenPort, StartError};
+
 use crate::{
-    Environment, StartError,
-    engine::{Ended, Engine, EngineState, Launch, Outcome, Stamping, Stop},
+    Environment,
     http::report::{HttpJobFacts, Via},
     load::run::{LoadWorkerSlot, Loads},
-    ports::OpenPort,
-    report::Part,
     settle::error_responses,
 };
 

@@ -16,15 +16,14 @@ use wb_model::{
 };
 
 use super::sum;
+use wb_engine::{End, Ended, Outcome, Part, Stamping, Times};
+use wb_open::signal_name;
+
 use crate::{
-    End,
     criteria::{self, Offered, Shortfall},
-    engine::{Ended, Outcome, Stamping, Times},
     lateness,
-    report::Part,
     settle::{
         counted_connections, counted_requests, distributions_of_section, error_responses, share,
-        signal_name,
     },
 };
 

@@ -30,7 +30,7 @@ use wb_model::{
 };
 
 use super::run::Loads;
-use crate::StartError;
+use wb_open::StartError;
 
 /// Time after which a caller without a complete line is disconnected.
 const LINE_TIMEOUT: Duration = Duration::from_millis(500);

@@ -19,15 +19,15 @@ use wb_model::{
 use wb_tcp::{Counters, IcmpNews, Latencies};
 
 use super::run::{LoadWorkerSlot, Loads, connections, totals_of};
+use wb_engine::{End, Ended, Outcome, Part, Stamping, Times};
+use wb_open::signal_name;
+
 use crate::{
-    End,
     criteria::{self, Offered, Shortfall},
-    engine::{Ended, Outcome, Stamping, Times},
     lateness,
-    report::Part,
     settle::{
         counted_connections, counted_frames, counted_requests, distributions_of_section,
-        error_responses, share, signal_name,
+        error_responses, share,
     },
 };
 

@@ -24,15 +24,10 @@ use super::{
     control::ControlPoint,
     report::{self, FCS},
 };
-use crate::{
-    StartError, Steering, SystemClock,
-    engine::{Ended, Engine, EngineState, LEAD_NS, Launch, Outcome, Stop},
-    ports::OpenPort,
-    report::Part,
-    snapshot::snapshot,
-    steering::steered,
-    workers::{LastOutlineRequest, OnQueue, Workers},
-};
+use wb_engine::{Ended, Engine, EngineState, LEAD_NS, Launch, Outcome, Part, Stop};
+use wb_open::{LastOutlineRequest, OnQueue, OpenPort, StartError, Workers};
+
+use crate::{Steering, SystemClock, snapshot::snapshot, steering::steered};
 
 /// Time that servers continue for frames that are in flight, as trials do by default, in ns.
 const RESIDUE_NS: u64 = 200_000_000;
@@ -535,7 +530,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::{Environment, Extras, Prepared, View, ports::AnyQueue, prepare};
+    use wb_engine::View;
+    use wb_open::AnyQueue;
+
+    use crate::{Environment, Extras, Prepared, prepare};
 
     fn prepared() -> Prepared {
         prepare(both_ends(), &Environment::default(), Extras::default()).unwrap()

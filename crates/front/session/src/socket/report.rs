@@ -1,5 +1,6 @@
 //! Converts the measurements of socket tests into the report.
 
+use wb_engine::{Ended, Outcome, Part, Stamping, Times};
 use wb_measure::Histogram;
 use wb_model::{
     Lateness, Limiter, Plan, Totals,
@@ -8,12 +9,7 @@ use wb_model::{
     socket::{SocketJobReport, SocketReport},
 };
 
-use crate::{
-    criteria,
-    engine::{Ended, Outcome, Stamping, Times},
-    lateness,
-    report::Part,
-};
+use crate::{criteria, lateness};
 
 pub(super) fn settle(
     plan: &Plan,

@@ -11,10 +11,11 @@ use wb_traffic::{RecordedFrame, Recording, StreamSpec};
 use wb_wire::{ethertype, protocol};
 
 use super::is_tagged;
+use wb_open::{OpenPort, StartError, Use, Wire};
+
 use crate::{
-    Environment, StartError,
+    Environment,
     guard::{Guard, Source},
-    ports::{OpenPort, Use, Wire},
 };
 
 /// Memory of a sending worker for each flow, in bytes: the number of sent frames.

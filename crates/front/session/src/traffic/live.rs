@@ -22,13 +22,10 @@ use super::{
     checks::{self, Recordings, settled_bytes},
     is_tagged, path, sender_for, sender_spec,
 };
-use crate::{
-    StartError,
-    engine::{DeviceCounters, Ended},
-    ports::{OpenPort, Sharing, Wire, far_end, is_of_a_lab, open_wire},
-    prepare::Opening,
-    settle::counted_frames,
-};
+use wb_engine::{DeviceCounters, Ended};
+use wb_open::{OpenPort, Sharing, StartError, Wire, far_end, is_of_a_lab, open_wire};
+
+use crate::{prepare::Opening, settle::counted_frames};
 
 /// Reason for this driver if the plan leaves the driver open.
 pub(super) const CHOSEN: &str =

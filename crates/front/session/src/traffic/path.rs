@@ -23,7 +23,7 @@ use super::{
     checks::{Recordings, frames_per_second},
     live, sender_spec,
 };
-use crate::ports::{Use, Wire, far_end, is_of_a_lab, requested_driver};
+use wb_open::{Use, Wire, far_end, is_of_a_lab, requested_driver};
 
 /// BPF_F_TEST_XDP_LIVE_FRAMES.
 const OLDEST: (u32, u32) = (5, 18);
@@ -407,7 +407,7 @@ mod tests {
         rx: true,
         watch: false,
         shares: false,
-        sharing: crate::ports::Sharing::Alone,
+        sharing: wb_open::Sharing::Alone,
     };
     const RECEIVES: Use = Use { tx: false, ..BOTH };
 

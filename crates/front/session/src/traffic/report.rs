@@ -13,16 +13,15 @@ use wb_model::{
 use wb_traffic::{CounterValues, PKTGEN_FLOW, SenderOutcome, WorkerOutcome};
 
 use super::{Direction, Traffic, WorkerSlot, checks::mean_size, is_tagged, live};
+use wb_engine::{End, Ended, LinkDown, Outcome, Part, Stamping, Times};
+use wb_open::{OpenPort, signal_name};
+
 use crate::{
-    End,
     criteria::{self, Offered, Shortfall},
-    engine::{Ended, LinkDown, Outcome, Stamping, Times},
     lateness,
-    ports::OpenPort,
-    report::Part,
     settle::{
         counted_frames, distribution, distributions_of, measurement_warnings, nothing_arrived,
-        nothing_sent, share, signal_name, stalls_explain, times_of,
+        nothing_sent, share, stalls_explain, times_of,
     },
 };
 

@@ -12,11 +12,11 @@ use wb_traffic::{FollowedRun, OPEN_FLOWS, StreamSpec, range_around};
 use wb_wire::Vlan;
 
 use super::{Direction, RunFlows, Streams, checks, is_tagged};
+use wb_open::{OpenPort, StartError};
+
 use crate::{
-    StartError,
     neighbour_responder::{Path, Question, multicast_mac, resolve, warm_up},
     neighbours::{control_socket, next_hops, one_of},
-    ports::OpenPort,
     prepare::Opening,
 };
 

@@ -30,7 +30,7 @@ pub enum StartError {
     Filter(Box<wb_machine::expression::ExpressionError>),
     /// The output of a capture could not be opened.
     #[error(transparent)]
-    Output(wb_capture::OutputError),
+    Output(Box<dyn std::error::Error + Send + Sync>),
     /// A stream does not fit a port.
     #[error("{place}: {what}")]
     Stream {
@@ -40,7 +40,7 @@ pub enum StartError {
         what: String,
     },
     /// A signal arrived before the start. Exit code 128 + n.
-    #[error("ended by {} before the start", crate::settle::signal_name(*.0))]
+    #[error("ended by {} before the start", signal_name(*.0))]
     Interrupted(i32),
     /// A system operation failed, such as starting a thread.
     #[error("cannot {operation}: {}", wb_machine::cause_text(.cause))]
@@ -54,14 +54,17 @@ pub enum StartError {
 }
 
 impl StartError {
-    pub(crate) fn host(port: impl ToString, cause: HostError) -> Self {
+    /// The machine refused an operation on this port.
+    pub fn host(port: impl ToString, cause: HostError) -> Self {
         Self::Host {
             port: port.to_string(),
             cause: Box::new(cause),
         }
     }
 
-    pub(crate) fn machine(cause: HostError) -> Self {
+    /// The machine refused an operation.
+    #[must_use]
+    pub fn machine(cause: HostError) -> Self {
         Self::Machine(Box::new(cause))
     }
 
@@ -74,10 +77,23 @@ impl StartError {
         }
     }
 
-    pub(crate) fn stream(place: impl Into<String>, what: impl Into<String>) -> Self {
+    /// A stream or a port, with a problem.
+    pub fn stream(place: impl Into<String>, what: impl Into<String>) -> Self {
         Self::Stream {
             place: place.into(),
             what: what.into(),
         }
+    }
+}
+
+/// Returns the name of a signal, such as `SIGINT`.
+#[must_use]
+pub fn signal_name(n: i32) -> String {
+    match n {
+        1 => "SIGHUP".to_owned(),
+        2 => "SIGINT".to_owned(),
+        14 => "SIGALRM".to_owned(),
+        15 => "SIGTERM".to_owned(),
+        n => format!("signal {n}"),
     }
 }

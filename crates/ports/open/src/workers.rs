@@ -1,5 +1,4 @@
-//! Worker threads of all engines: starts them, pins them, waits for them, and detects panics. The only choice between
-//! drivers is here too.
+//! Worker threads of all engines: starts them, pins them, waits for them, and detects panics.
 
 use std::{
     sync::{
@@ -9,9 +8,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use wb_port::QueuePair;
-
-use crate::{StartError, bell::Alarm, ports::AnyQueue};
+use crate::{Alarm, StartError};
 
 /// Nice value of workers: without it, their rings overflow when a compiler has the CPU.
 const WORKER_NICE: i32 = -15;
@@ -22,44 +19,16 @@ const ASK_NS: u64 = 40_000_000;
 
 /// Time of the last request for outlines, in ns.
 #[derive(Debug, Default)]
-pub(crate) struct LastOutlineRequest(u64);
+pub struct LastOutlineRequest(u64);
 
 impl LastOutlineRequest {
     /// Returns true if a request is due, and notes the time of the request.
-    pub(crate) fn is_due(&mut self, now_ns: u64) -> bool {
+    pub fn is_due(&mut self, now_ns: u64) -> bool {
         let is_due = now_ns.saturating_sub(self.0) >= ASK_NS;
         if is_due {
             self.0 = now_ns;
         }
         is_due
-    }
-}
-
-/// Operation on a queue pair, compiled once for each driver.
-pub(crate) trait OnQueue {
-    /// Result of the operation.
-    type Output;
-    /// Runs the operation.
-    fn on<Q: QueuePair + 'static>(self, pair: Q) -> Self::Output;
-}
-
-impl AnyQueue {
-    /// Passes the queue pair to code that knows its driver.
-    pub(crate) fn give<T: OnQueue>(self, task: T) -> T::Output {
-        match self {
-            #[cfg(not(test))]
-            Self::Xdp(pair) => task.on(pair),
-            #[cfg(not(test))]
-            Self::XdpGroup(pair) => task.on(pair),
-            #[cfg(not(test))]
-            Self::Packet(pair) => task.on(pair),
-            #[cfg(not(test))]
-            Self::File(pair) => task.on(pair),
-            Self::Memory(pair) => task.on(pair),
-            // Compiling all loops again for each driver would take longer than building the rest of the crate.
-            #[cfg(test)]
-            _ => unreachable!("unit tests have ports in memory; drivers are tested from outside"),
-        }
     }
 }
 
@@ -93,7 +62,7 @@ fn settle_worker(cpu: Option<u32>) {
 }
 
 /// The worker threads of an engine, in the order in which they were started.
-pub(crate) struct Workers<T> {
+pub struct Workers<T> {
     threads: Vec<JoinHandle<T>>,
     /// True for each thread that has finished its work. The kernel may list the thread for a moment longer.
     ended: Vec<Arc<AtomicBool>>,
@@ -102,7 +71,7 @@ pub(crate) struct Workers<T> {
 
 impl<T: Send + 'static> Workers<T> {
     /// Creates an empty set. `alarm` is raised when a worker breaks, and its bell rings when a worker ends.
-    pub(crate) fn new(alarm: &Arc<Alarm>) -> Self {
+    pub fn new(alarm: &Arc<Alarm>) -> Self {
         Self {
             threads: Vec::new(),
             ended: Vec::new(),
@@ -114,7 +83,7 @@ impl<T: Send + 'static> Workers<T> {
     ///
     /// # Errors
     /// Fails if the system starts no thread. The caller must then end the workers that already run.
-    pub(crate) fn spawn(
+    pub fn spawn(
         &mut self,
         name: String,
         cpu: Option<u32>,
@@ -136,7 +105,7 @@ impl<T: Send + 'static> Workers<T> {
     ///
     /// # Errors
     /// Returns the same errors as [`Workers::spawn`].
-    pub(crate) fn spawn_plain(
+    pub fn spawn_plain(
         &mut self,
         name: String,
         work: impl FnOnce() -> T + Send + 'static,
@@ -159,18 +128,18 @@ impl<T: Send + 'static> Workers<T> {
     }
 
     /// Returns true if the worker has ended or was never started.
-    pub(crate) fn is_over(&self, number: usize) -> bool {
+    pub fn is_over(&self, number: usize) -> bool {
         let ended = self.ended.get(number);
         ended.is_none_or(|ended| ended.load(Ordering::Acquire))
     }
 
     /// Returns true if all workers have ended.
-    pub(crate) fn all_over(&self) -> bool {
+    pub fn all_over(&self) -> bool {
         self.ended.iter().all(|ended| ended.load(Ordering::Acquire))
     }
 
     /// Waits for all workers. `None` stands for a worker that panicked.
-    pub(crate) fn join(&mut self) -> Vec<Option<T>> {
+    pub fn join(&mut self) -> Vec<Option<T>> {
         let threads = std::mem::take(&mut self.threads);
         self.ended.clear();
         threads.into_iter().map(|t| t.join().ok()).collect()

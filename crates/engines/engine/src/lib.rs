@@ -2,22 +2,35 @@
 
 use std::{any::Any, collections::BTreeMap, os::fd::BorrowedFd, sync::Arc};
 
+use wb_measure::NamedHistogram;
 use wb_model::{
     JobKind, Lateness, LatenessReport, LimitedBy, Report, Snapshot, Summary,
     report::{CriterionReport, PortReport},
     timeline::{Row, Timeline},
 };
+use wb_open::{Alarm, OpenPort, StartError};
 
-use wb_measure::NamedHistogram;
+mod part;
 
-use crate::{End, StartError, bell::Alarm, ports::OpenPort, report::Part};
+pub use part::{Part, fill};
+
+/// End of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The plan was completed.
+    Completed,
+    /// A signal ended the run.
+    Signal(i32),
+    /// A failure after the start: a device vanished, or a thread died.
+    Fault(String),
+}
 
 /// Time between the start order and the first frame or connection, for all workers to be ready, in ns.
-pub(crate) const LEAD_NS: u64 = 30_000_000;
+pub const LEAD_NS: u64 = 30_000_000;
 
 /// Way to stop an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub enum Stop {
     /// Stop in order: start nothing new, and wait for work in flight.
     Drain,
     /// Stop at once.
@@ -26,7 +39,7 @@ pub(crate) enum Stop {
 
 /// Phase of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EngineState {
+pub enum EngineState {
     /// The engine works.
     Running,
     /// The engine waits for work in flight.
@@ -37,7 +50,7 @@ pub(crate) enum EngineState {
 
 /// Request that a signal makes while a run continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Request {
+pub enum Request {
     /// Write the frames that were read.
     Flush,
     /// Begin the next file.
@@ -45,46 +58,50 @@ pub(crate) enum Request {
 }
 
 /// Arguments for starting workers.
-pub(crate) struct Launch<'a> {
+pub struct Launch<'a> {
     /// CPUs for the queues of each port of [`Engine::placed`].
-    pub(crate) cpus: &'a [Vec<u32>],
+    pub cpus: &'a [Vec<u32>],
     /// Raised when a worker breaks; its bell wakes the controlling thread.
-    pub(crate) alarm: &'a Arc<Alarm>,
+    pub alarm: &'a Arc<Alarm>,
 }
 
 /// Counters of an interface, with the kernel's names.
-pub(crate) type DeviceCounters = BTreeMap<String, u64>;
+pub type DeviceCounters = BTreeMap<String, u64>;
 
 /// Moment at which a port's link was first seen to have gone down.
 #[derive(Clone, Debug)]
-pub(crate) struct LinkDown {
+pub struct LinkDown {
     /// Time since the start of the run.
-    pub(crate) at_ns: u64,
+    pub at_ns: u64,
     /// True if the interface itself was set down on this host.
-    pub(crate) set_down: bool,
+    pub set_down: bool,
 }
 
 /// Facts about a run that an engine's account needs.
-pub(crate) struct Ended {
-    pub(crate) end: End,
+pub struct Ended {
+    /// End of the run.
+    pub end: End,
     /// Start of the run on the wall clock.
-    pub(crate) started_wall_ns: u64,
-    pub(crate) elapsed_ns: u64,
+    pub started_wall_ns: u64,
+    /// Time since the start.
+    pub elapsed_ns: u64,
     /// Stalls of the controlling thread. A stop of the whole process is under-measured by up to 50 ms.
-    pub(crate) lateness: Lateness,
-    pub(crate) clock_step_ns: i64,
+    pub lateness: Lateness,
+    /// Step of the wall clock during the run, in ns.
+    pub clock_step_ns: i64,
     /// Maximum error of the wall-to-monotonic clock offset, in ns.
-    pub(crate) clock_error_ns: u64,
-    /// Interface counters before the first frame and after the last one, by port.
-    pub(crate) before: BTreeMap<String, DeviceCounters>,
-    pub(crate) after: BTreeMap<String, DeviceCounters>,
+    pub clock_error_ns: u64,
+    /// Interface counters before the first frame, by port.
+    pub before: BTreeMap<String, DeviceCounters>,
+    /// Interface counters after the last frame, by port.
+    pub after: BTreeMap<String, DeviceCounters>,
     /// Link failures of ports, by port.
-    pub(crate) downs: BTreeMap<String, LinkDown>,
+    pub downs: BTreeMap<String, LinkDown>,
 }
 
 impl Ended {
     /// Returns how much a counter of a port's interface grew during the run.
-    pub(crate) fn grew(&self, port: &OpenPort, key: &str) -> u64 {
+    pub fn grew(&self, port: &OpenPort, key: &str) -> u64 {
         let of = |all: &BTreeMap<String, DeviceCounters>| {
             let counters = all.get(&port.plan.name)?;
             counters.get(key).copied()
@@ -94,7 +111,7 @@ impl Ended {
     }
 
     /// Returns the report of a port.
-    pub(crate) fn port(&self, port: &OpenPort) -> PortReport {
+    pub fn port(&self, port: &OpenPort) -> PortReport {
         let of = |all: &BTreeMap<String, DeviceCounters>| {
             all.get(&port.plan.name).cloned().unwrap_or_default()
         };
@@ -104,32 +121,43 @@ impl Ended {
 
 /// Distributions of times.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Times {
-    pub(crate) latency: Summary,
-    pub(crate) jitter: Summary,
-    pub(crate) jitter_rfc3550_ns: Option<f64>,
-    pub(crate) ipdv: Summary,
-    pub(crate) pdv: Summary,
-    pub(crate) inter_arrival: Summary,
-    pub(crate) inter_departure: Option<Summary>,
+pub struct Times {
+    /// One-way delays, in ns.
+    pub latency: Summary,
+    /// Differences of the delays of successive frames, in ns.
+    pub jitter: Summary,
+    /// Jitter of RFC 3550, in ns.
+    pub jitter_rfc3550_ns: Option<f64>,
+    /// Delay variation between successive frames, with its sign (RFC 3393), in ns.
+    pub ipdv: Summary,
+    /// Delays above the smallest one (RFC 5481), in ns.
+    pub pdv: Summary,
+    /// Times between arrivals, in ns.
+    pub inter_arrival: Summary,
+    /// Times between departures, in ns.
+    pub inter_departure: Option<Summary>,
     /// Largest relative error of a percentile.
-    pub(crate) percentile_error: f64,
+    pub percentile_error: f64,
 }
 
 /// Source of the timestamps, and how well the clocks agree.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stamping {
-    pub(crate) same_clock: bool,
+pub struct Stamping {
+    /// True if both ends read the same clock.
+    pub same_clock: bool,
     /// True if times are differences of wall clock timestamps.
-    pub(crate) wall: bool,
-    pub(crate) error_ns: Option<u64>,
-    pub(crate) tx: String,
-    pub(crate) rx: String,
+    pub wall: bool,
+    /// Largest error of a delay that the clocks cause, in ns.
+    pub error_ns: Option<u64>,
+    /// Source of the departure times.
+    pub tx: String,
+    /// Source of the arrival times.
+    pub rx: String,
 }
 
 impl Stamping {
     /// Timestamps for sockets of the kernel: times are read around calls.
-    pub(crate) fn by_calls() -> Self {
+    pub fn by_calls() -> Self {
         Self {
             same_clock: true,
             tx: "user, before a call".to_owned(),
@@ -141,50 +169,54 @@ impl Stamping {
 
 /// Facts about an engine that has ended, for the verdict of the run.
 #[derive(Default)]
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// Name of the job, if the engine has one of several jobs of its kind.
-    pub(crate) job: Option<String>,
-    pub(crate) distributions: Vec<NamedHistogram>,
+    pub job: Option<String>,
+    /// Distributions at full resolution.
+    pub distributions: Vec<NamedHistogram>,
     /// Criteria that judge the engine, with their results.
-    pub(crate) criteria: Vec<CriterionReport>,
-    pub(crate) lateness: LatenessReport,
+    pub criteria: Vec<CriterionReport>,
+    /// Lateness of the engine's workers.
+    pub lateness: LatenessReport,
     /// Contradiction in the figures.
-    pub(crate) defect: Option<String>,
+    pub defect: Option<String>,
     /// Reason why the engine measured nothing.
-    pub(crate) nothing: Option<String>,
+    pub nothing: Option<String>,
     /// Reason why less than 98 % of the intended load was offered.
-    pub(crate) not_offered: Option<String>,
+    pub not_offered: Option<String>,
     /// Reason why the engine ended in order, other than a signal.
-    pub(crate) stopped: Option<String>,
+    pub stopped: Option<String>,
     /// Broken promise of the engine, which holds without criteria.
-    pub(crate) broken: Option<String>,
+    pub broken: Option<String>,
     /// Reason why failed criteria say nothing about the device, in addition to `lateness`.
-    pub(crate) excuse: Option<String>,
+    pub excuse: Option<String>,
     /// True if the jobs have goals. The run met them if nothing is `broken`.
-    pub(crate) has_goals: bool,
+    pub has_goals: bool,
     /// Result of the run, if no criteria were set.
-    pub(crate) found: Option<String>,
+    pub found: Option<String>,
     /// Limiting factor of the run; empty if nothing could be the limit.
-    pub(crate) limited_by: LimitedBy,
-    pub(crate) warnings: Vec<String>,
-    pub(crate) stamping: Stamping,
+    pub limited_by: LimitedBy,
+    /// Warnings for the report.
+    pub warnings: Vec<String>,
+    /// Source of the timestamps.
+    pub stamping: Stamping,
 }
 
 impl Outcome {
     /// Lateness of the engine's workers.
-    pub(crate) fn late(&self) -> &Lateness {
+    pub fn late(&self) -> &Lateness {
         &self.lateness.all
     }
 
     /// Returns why failed criteria say nothing about the device.
-    pub(crate) fn excuse(&self) -> Option<&String> {
+    pub fn excuse(&self) -> Option<&String> {
         let late = self.lateness.may_have_caused.as_ref();
         late.or(self.excuse.as_ref())
     }
 }
 
 /// One engine of a run with all its jobs, ready to start.
-pub(crate) trait Engine: Any + Send {
+pub trait Engine: Any + Send {
     /// Kind of the engine's jobs.
     fn kind(&self) -> JobKind;
 

@@ -10,7 +10,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 /// Wakes the waiting thread from any other thread. A ring before the wait ends the wait at once.
 #[derive(Debug)]
-pub(crate) struct Bell(Option<OwnedFd>);
+pub struct Bell(Option<OwnedFd>);
 
 impl Default for Bell {
     fn default() -> Self {
@@ -22,7 +22,7 @@ impl Default for Bell {
 
 impl Bell {
     /// Ends the wait, or the next one.
-    pub(crate) fn ring(&self) {
+    pub fn ring(&self) {
         if let Some(fd) = &self.0 {
             // Only a counter near 2^64 would refuse, and the descriptor is readable then.
             let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
@@ -30,7 +30,7 @@ impl Bell {
     }
 
     /// Waits at most `longest` for a ring or for one of `others` to become readable.
-    pub(crate) fn wait(&self, others: &[BorrowedFd<'_>], longest: Duration) {
+    pub fn wait(&self, others: &[BorrowedFd<'_>], longest: Duration) {
         let own = self.0.as_ref().map(AsFd::as_fd);
         let mut fds: Vec<_> = own
             .into_iter()
@@ -47,20 +47,21 @@ impl Bell {
 
 /// Events that the worker threads of a run raise: a worker broke, or there is something to process.
 #[derive(Debug, Default)]
-pub(crate) struct Alarm {
+pub struct Alarm {
     faulted: AtomicBool,
-    pub(crate) bell: Bell,
+    /// Wakes the controlling thread.
+    pub bell: Bell,
 }
 
 impl Alarm {
     /// A worker broke, so the run has to end.
-    pub(crate) fn fault(&self) {
+    pub fn fault(&self) {
         self.faulted.store(true, Ordering::Release);
         self.bell.ring();
     }
 
     /// Returns true if a worker broke.
-    pub(crate) fn has_faulted(&self) -> bool {
+    pub fn has_faulted(&self) -> bool {
         self.faulted.load(Ordering::Acquire)
     }
 }
