@@ -3,8 +3,10 @@
 //! A file records the offloads to restore before any of them is switched. If the process is killed, [`repair`] of a
 //! later process uses the file to restore them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::error::{HostError, Result};
 use crate::ethtool::{Ethtool, Offload};
@@ -18,12 +20,11 @@ const FOLDER: &str = "offloads";
 /// Offloads in the order of switching off. They are switched on in reverse order, because one may require another.
 const ALL: [Offload; 4] = [Offload::Gro, Offload::Lro, Offload::Tso, Offload::Gso];
 
-/// Offloads that are off until the value is dropped.
-pub struct OffloadsOff {
-    ethtool: Ethtool,
-    record: OffloadRecord,
-    path: PathBuf,
-}
+/// Interfaces whose offloads this process has switched off, by the numbers of namespace and interface.
+static SWITCHED: Mutex<BTreeMap<(u64, u32), Weak<Switched>>> = Mutex::new(BTreeMap::new());
+
+/// Offloads that are off until the last value for their interface is dropped.
+pub struct OffloadsOff(Option<Arc<Switched>>);
 
 impl OffloadsOff {
     /// Switches off the offloads that join or split segments on the interface `name`.
@@ -31,6 +32,36 @@ impl OffloadsOff {
     /// # Errors
     /// If the kernel refuses, or the record cannot be written; in the latter case nothing was switched.
     pub fn on(namespace: &Namespace, name: &str) -> Result<Self> {
+        let index = Netlink::open(namespace)?.link(name)?.index;
+        let mut all = SWITCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, switched| switched.strong_count() > 0);
+        let place = (namespace.inode(), index);
+        if let Some(switched) = all.get(&place).and_then(Weak::upgrade) {
+            return Ok(Self(Some(switched)));
+        }
+        let switched = Arc::new(Switched::off(namespace, name, index)?);
+        all.insert(place, Arc::downgrade(&switched));
+        Ok(Self(Some(switched)))
+    }
+}
+
+impl Drop for OffloadsOff {
+    fn drop(&mut self) {
+        // Nobody may look for this interface before its offloads are back.
+        let _all = SWITCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0 = None;
+    }
+}
+
+/// Offloads that are off until the value is dropped.
+struct Switched {
+    ethtool: Ethtool,
+    record: OffloadRecord,
+    path: PathBuf,
+}
+
+impl Switched {
+    fn off(namespace: &Namespace, name: &str, index: u32) -> Result<Self> {
         let ethtool = Ethtool::open(namespace)?;
         let mut record = OffloadRecord {
             pid: std::process::id(),
@@ -38,7 +69,7 @@ impl OffloadsOff {
             node: namespace.name().unwrap_or_default().to_owned(),
             inode: namespace.inode(),
             interface: name.to_owned(),
-            index: Netlink::open(namespace)?.link(name)?.index,
+            index,
             offloads: Vec::new(),
         };
         for offload in ALL {
@@ -62,7 +93,7 @@ impl OffloadsOff {
     }
 }
 
-impl Drop for OffloadsOff {
+impl Drop for Switched {
     fn drop(&mut self) {
         // A removed interface needs no restoration.
         let _ = self.record.put_back(&self.ethtool);

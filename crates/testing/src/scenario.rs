@@ -68,7 +68,7 @@ struct Step {
 
 /// Deadline of a step, unless it sets one, in s.
 const fn within() -> u64 {
-    60
+    150
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

@@ -238,6 +238,25 @@ impl Plan {
         }
     }
 
+    /// Names the jobs that have no name, as criteria and reports call them. The only job of traffic stays without a name.
+    pub fn name_jobs(&mut self) {
+        fn name<'a>(jobs: impl Iterator<Item = &'a mut String>, names: Vec<String>) {
+            jobs.zip(names).for_each(|(job, name)| *job = name);
+        }
+        let of = |kind| self.job_names(kind);
+        let [loads, http, sockets, captures] = [
+            JobKind::Load,
+            JobKind::Http,
+            JobKind::Socket,
+            JobKind::Capture,
+        ]
+        .map(of);
+        name(self.loads.iter_mut().map(|job| &mut job.name), loads);
+        name(self.http_jobs.iter_mut().map(|job| &mut job.name), http);
+        name(self.sockets.iter_mut().map(|job| &mut job.name), sockets);
+        name(self.captures.iter_mut().map(|job| &mut job.name), captures);
+    }
+
     /// Names of the trial's jobs of a kind, with which a suite selects the job whose load it changes.
     pub(crate) fn job_names_of_trial(&self, kind: JobKind) -> Vec<String> {
         self.trial().job_names(kind)

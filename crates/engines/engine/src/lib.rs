@@ -4,7 +4,7 @@ use std::{any::Any, collections::BTreeMap, os::fd::BorrowedFd, sync::Arc};
 
 use wb_measure::NamedHistogram;
 use wb_model::{
-    JobKind, Lateness, LatenessReport, LimitedBy, Report, Snapshot, Summary,
+    JobKind, Lateness, LatenessReport, LimitedBy, Plan, Report, Snapshot, Summary,
     report::{CriterionReport, PortReport},
     timeline::{Row, Timeline},
 };
@@ -28,6 +28,11 @@ pub enum End {
 /// Time between the start order and the first frame or connection, for all workers to be ready, in ns.
 pub const LEAD_NS: u64 = 30_000_000;
 
+impl Request {
+    /// All requests.
+    pub const ALL: [Self; 3] = [Self::Counts, Self::Flush, Self::NextFile];
+}
+
 /// Way to stop an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
@@ -48,9 +53,11 @@ pub enum EngineState {
     Over,
 }
 
-/// Request that a signal makes while a run continues.
+/// Request that a signal or a caller makes while a run continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
+    /// Show the counts. The run does this itself.
+    Counts,
     /// Write the frames that were read.
     Flush,
     /// Begin the next file.
@@ -277,6 +284,9 @@ pub trait Engine: Any + Send {
     fn has_news(&mut self) -> bool {
         false
     }
+
+    /// Writes the addresses that the engine found into the plan of the report.
+    fn complete(&self, _plan: &mut Plan) {}
 
     /// Fills the engine's part of the report so far: counts, and means of times; no distributions and no flows.
     fn fill(&self, part: &mut Part<'_>);

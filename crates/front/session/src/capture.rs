@@ -36,7 +36,7 @@ pub use wb_capture::{FrameSink, SinkEnd, SinkFlush, SinkFrame};
 use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Request, Stop};
 use wb_open::{
     AnyQueue, OnQueue, OpenPort, StartError, Tap, Use, Wire, Workers, capture_xdp_options,
-    locate_wire, open_capture, open_virtual, require_link, total_memory,
+    locate_wire, open_capture, require_link, total_memory,
 };
 
 use crate::{Signals, SystemClock, commands::Commands, prepare::Opening};
@@ -79,14 +79,6 @@ impl Default for CaptureExtras {
     }
 }
 
-/// Names the captures that have no name, if there are several.
-pub(crate) fn name_jobs(plan: &mut Plan) {
-    let names = plan.job_names(JobKind::Capture);
-    for (job, name) in plan.captures.iter_mut().zip(names) {
-        job.name = name;
-    }
-}
-
 /// One capture of a run. Ports and output are open, and frames already wait.
 pub(crate) struct Captures {
     plan: Plan,
@@ -125,11 +117,36 @@ pub(crate) struct Captures {
 }
 
 impl Captures {
+    /// Opens the captures of a plan. The first one gets the extras.
+    ///
+    /// # Errors
+    /// Returns the first problem found. Nothing stays open on error.
+    pub(crate) fn open_all(
+        plan: &Plan,
+        extras: CaptureExtras,
+        opening: &mut Opening<'_>,
+    ) -> Result<Vec<Self>, StartError> {
+        let mut extras = Some(extras);
+        let mut files = TakenFiles::default();
+        let mut all = Vec::new();
+        for job in &plan.captures {
+            let mut part = plan.part(JobKind::Capture);
+            part.captures = vec![job.clone()];
+            let own = |name: &String| *name == job.name;
+            part.criteria.retain(|c| c.job.as_ref().is_none_or(own));
+            let key = (plan.captures.len() > 1).then(|| job.name.clone());
+            let capture = Self::open(&part, key, extras.take().unwrap_or_default(), opening)?;
+            files.take(&capture)?;
+            all.push(capture);
+        }
+        Ok(all)
+    }
+
     /// Compiles the filter, opens the ports, then the output. `key` is the name of the capture if there are several.
     ///
     /// # Errors
     /// Returns the first problem found. Nothing stays open on error.
-    pub(crate) fn open(
+    fn open(
         plan: &Plan,
         key: Option<String>,
         extras: CaptureExtras,
@@ -241,14 +258,14 @@ fn attached_programs(ports: &[OpenPort]) -> impl Iterator<Item = (usize, XdpProg
 
 /// Files that captures write to, to detect when two captures share one.
 #[derive(Default)]
-pub(crate) struct TakenFiles(Vec<(FileId, String)>);
+struct TakenFiles(Vec<(FileId, String)>);
 
 impl TakenFiles {
     /// Registers the open file of a capture. Two names may lead to one file, by links.
     ///
     /// # Errors
     /// Fails if another capture has the file.
-    pub(crate) fn take(&mut self, capture: &Captures) -> Result<(), StartError> {
+    fn take(&mut self, capture: &Captures) -> Result<(), StartError> {
         let Some(id) = capture.writer.as_ref().and_then(Writer::open_file_id) else {
             return Ok(());
         };
@@ -359,7 +376,7 @@ fn open_port(
             watch: true,
             ..Use::default()
         };
-        return open_virtual(port, used, &mut opening.memory);
+        return opening.open_virtual(port, used);
     }
     let wire = locate_wire(port)?;
     if !wire.link.up {

@@ -29,8 +29,8 @@ pub use wb_traffic::{
 
 use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Stop};
 use wb_open::{
-    AnyQueue, OnQueue, OpenPort, StartError, Use, Wire, Workers, find_wire, locate_wire,
-    open_virtual, open_wire, require_link,
+    AnyQueue, OnQueue, OpenPort, StartError, Use, Wire, Workers, find_wire, locate_wire, open_wire,
+    require_link,
 };
 
 use crate::{
@@ -38,7 +38,7 @@ use crate::{
     clock::wall_of_start,
     guard::{Guard, Source},
     machine::describe,
-    prepare::Opening,
+    prepare::{Opening, check_cpus},
     traffic::live::refuse,
 };
 
@@ -115,6 +115,10 @@ impl Devices {
         walkers: Vec<Walker>,
         opening: &mut Opening<'_>,
     ) -> Result<Self, StartError> {
+        let mut plan = plan.part(JobKind::Devices);
+        settle_ports(&mut plan);
+        check_cpus(&plan)?;
+        let plan = &plan;
         let cpus = online_cpus();
         let used = |port: &&PortPlan| {
             plan.devices.iter().any(|d| d.port == port.name)
@@ -299,7 +303,7 @@ fn open_port(
         ..Use::default()
     };
     if !port.locator.is_interface() {
-        let open = open_virtual(port, used, &mut opening.memory)?;
+        let open = opening.open_virtual(port, used)?;
         return Ok((open, Interface::default()));
     }
     let (own, interface) = own_interface(port)?;

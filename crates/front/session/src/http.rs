@@ -72,14 +72,6 @@ pub(crate) struct Https {
     warnings: Vec<String>,
 }
 
-/// Names the jobs that have no name.
-pub(crate) fn name_jobs(plan: &mut Plan) {
-    let names = plan.job_names(JobKind::Http);
-    for (job, name) in plan.http_jobs.iter_mut().zip(names) {
-        job.name = name;
-    }
-}
-
 /// Folder of a plan, from which relative file names start.
 struct Folder(Option<PathBuf>);
 

@@ -41,12 +41,13 @@ pub use doctor::{InKernel, in_kernel, xdp_abilities};
 pub use guard::{admit_servers, needs_no_zone};
 pub use http::Scripts;
 pub use machine::Machine;
-pub use prepare::{Environment, Extras, PortHint, prepare};
-pub use run::{Finished, Prepared};
+pub use prepare::{Attended, Checked, Environment, Extras, Opened, PortHint, prepare};
+pub use run::{Finished, Prepared, StartAt};
 pub use signals::{Signals, mind_suspension, survive_file_limit};
 pub use steering::{Steer, Steering};
-pub use wb_engine::{End, Observer, View};
+pub use wb_engine::{End, Observer, Request, View};
 pub use wb_open::StartError;
+pub use wb_port::memory::Registry;
 
 /// Prepares a plan and runs it to its end.
 ///

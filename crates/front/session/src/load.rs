@@ -22,9 +22,7 @@ use wb_model::{
     load::{LoadAnswer, LoadEnd, LoadJob, LoadMessage, LoadShape, LoadTransport},
     units::{AddressRange, Mac, Span},
 };
-use wb_open::{
-    OpenPort, Sharing, StartError, Use, Wire, find_wire, open_virtual, open_wire_as, packet_options,
-};
+use wb_open::{OpenPort, Sharing, StartError, Use, Wire, find_wire, open_wire_as, packet_options};
 use wb_packet::{Fanout, PacketOptions, RxMode};
 use wb_port::PortSteering;
 use wb_wire::{AddrSet, MacAddr, Vlan};
@@ -73,14 +71,6 @@ impl Ends {
     }
 }
 
-/// Names the jobs that have no name.
-pub(crate) fn name_jobs(plan: &mut Plan) {
-    let names = plan.job_names(JobKind::Load);
-    for (job, name) in plan.loads.iter_mut().zip(names) {
-        job.name = name;
-    }
-}
-
 /// Opens the ports of the plan's loads: one port for each load, in the order of the loads.
 pub(crate) fn open(plan: &Plan, opening: &mut Opening<'_>) -> Result<Vec<OpenPort>, StartError> {
     // A rate of 0 is useful only if it can be changed during the run.
@@ -113,14 +103,15 @@ pub(crate) fn open(plan: &Plan, opening: &mut Opening<'_>) -> Result<Vec<OpenPor
 ///
 /// `tasks`: requests over the connections, if the connections are those of HTTP jobs.
 pub(crate) fn resolve_jobs(
-    plan: &mut Plan,
+    plan: &Plan,
     ports: Vec<OpenPort>,
     ends: &Ends,
     tasks: &[Arc<HttpTask>],
     opening: &mut Opening<'_>,
 ) -> Result<Loads, StartError> {
     let mut jobs = Vec::new();
-    let guard = Guard::of(plan);
+    let mut plan = plan.part(JobKind::Load);
+    let guard = Guard::of(&plan);
     let Ends {
         clients,
         has_servers,
@@ -154,13 +145,12 @@ pub(crate) fn resolve_jobs(
             control: Arc::new(LoadControl::new()),
         });
     }
-    let part = plan.part(JobKind::Load);
     let control = environment.control.as_deref().filter(|_| tasks.is_empty());
     let steering = match tasks.is_empty() {
         true => environment.steering.clone(),
         false => crate::Steering::default(),
     };
-    Loads::new(part, ports, jobs, control, steering)
+    Loads::new(plan, ports, jobs, control, steering)
 }
 
 /// Returns the interface of a port after checking that a load may use it.
@@ -214,7 +204,7 @@ fn open_port(
         ..Use::default()
     };
     let Some(wire) = wire else {
-        return open_virtual(port, used, &mut opening.memory);
+        return opening.open_virtual(port, used);
     };
     let which = match job.end {
         LoadEnd::Client => PortSteering::Destination,

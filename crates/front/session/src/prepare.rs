@@ -1,25 +1,35 @@
-//! Prepares a plan: opens ports and compiles streams. Everything that can fail before the first frame is here.
+//! Prepares a plan in stages, each of which consumes the one before. Everything that can fail before the first frame is
+//! here.
+//!
+//! [`Checked::new`] checks the plan, [`Checked::open`] opens ports, [`Opened::attend`] lets them answer, and
+//! [`Attended::build`] finds next hops and makes the engines. Ports must answer before any next hop is searched, because
+//! both ends of a link may belong to this run or to runs on other machines.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use wb_engine::Engine;
+use wb_load::HttpTask;
 use wb_model::{JobKind, Plan, plan::PortPlan};
-use wb_open::{OpenPort, Sharing, StartError};
+use wb_open::{OpenPort, Sharing, StartError, Use, open_virtual};
 use wb_pktgen_device::Walker;
 use wb_port::memory::Registry;
 
 use crate::{
     Signals, Steering,
     bench::Benchmark,
-    capture::{self, CaptureExtras, Captures, TakenFiles},
+    capture::{CaptureExtras, Captures},
     devices::{self, Devices},
     http::{self, Https, PortHttps, Scripts},
     load,
+    neighbour_responder::ResponderThread,
     neighbours::start_responders,
     probes::Probes,
     run::Prepared,
-    socket::{self, Sockets},
-    traffic::{self, Traffic},
+    socket::Sockets,
+    traffic::{self, Streams, Traffic},
 };
 
 /// Knowledge about a port from outside the plan: a lab knows the other end of a link.
@@ -42,6 +52,10 @@ pub struct Environment {
     pub control: Option<std::path::PathBuf>,
     /// Source of rate changes inside this process while a load runs.
     pub steering: Steering,
+    /// Links of ports in memory, if several runs of this process share them. Otherwise each run has its own links.
+    pub memory: Option<Arc<Mutex<Registry>>>,
+    /// True if other runs use this process at the same time: no job may change the user of the process.
+    pub shares_process: bool,
 }
 
 /// Inputs of a run in addition to its plan.
@@ -65,7 +79,7 @@ pub struct Extras {
 /// State that engines share while their ports are opened.
 pub(crate) struct Opening<'a> {
     pub(crate) environment: &'a Environment,
-    pub(crate) memory: Registry,
+    memory: Arc<Mutex<Registry>>,
     /// Hardware addresses of the neighbours that answered, by port.
     pub(crate) neighbours: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) warnings: Vec<String>,
@@ -78,11 +92,16 @@ impl<'a> Opening<'a> {
         let shared = plan.ports.iter().filter(|p| plan.parties(p) > 1);
         Self {
             environment,
-            memory: Registry::default(),
+            memory: environment.memory.clone().unwrap_or_default(),
             neighbours: BTreeMap::new(),
             warnings,
             shared: shared.map(|p| (p.name.clone(), false)).collect(),
         }
+    }
+
+    /// Opens a port that needs no interface.
+    pub(crate) fn open_virtual(&self, port: &PortPlan, used: Use) -> Result<OpenPort, StartError> {
+        open_virtual(port, used, &mut lock(&self.memory))
     }
 
     /// Returns how a port that is about to be opened is shared.
@@ -107,151 +126,222 @@ impl<'a> Opening<'a> {
     }
 }
 
-/// Checks the plan against the machine, opens its ports, and finds its neighbours.
+fn lock(memory: &Mutex<Registry>) -> MutexGuard<'_, Registry> {
+    memory.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Prepares a run: all stages, one after the other.
 ///
 /// # Errors
 /// Returns the first problem found. Nothing stays open on error.
 pub fn prepare(
-    mut plan: Plan,
+    plan: Plan,
     environment: &Environment,
     extras: Extras,
 ) -> Result<Prepared, StartError> {
-    let mut warnings = plan.validate()?;
-    if plan.procedure.is_some() {
-        return prepare_benchmark(plan, environment, warnings);
-    }
-    warnings.extend(wb_machine::offloads::repair());
-    warnings.extend(wb_machine::affinity::repair());
-    load::name_jobs(&mut plan);
-    http::name_jobs(&mut plan);
-    socket::name_jobs(&mut plan);
-    capture::name_jobs(&mut plan);
-    if plan.has(JobKind::Devices) {
-        devices::settle_ports(&mut plan);
-    }
-    check_cpus(&plan)?;
-    let users: Vec<bool> = plan
-        .ports
-        .iter()
-        .map(|p| plan.users(p).next().is_some())
-        .collect();
-    let mut used = users.into_iter();
-    plan.ports.retain(|_| used.next().unwrap_or(false));
-
-    // HTTP loads over ports count as loads until their engines exist.
-    let (own, http_jobs) = (plan.loads.len(), plan.http_jobs.clone());
-    let tasks = http::tasks(&plan, environment)?;
-    plan = plan.carried();
-    let ends = load::Ends::of(&plan);
-
-    let mut opening = Opening::new(&plan, environment, warnings);
-    let streams = traffic::open(&plan, &mut opening)?;
-    let mut loads = load::open(&plan, &mut opening)?;
-    let attended = streams.ports.iter().chain(&loads);
-    let responders = start_responders(&plan, attended)?;
-    let mut carried = Plan {
-        loads: plan.loads.split_off(own),
-        criteria: Vec::new(),
-        ..plan.clone()
-    };
-    plan.http_jobs = http_jobs;
-    let carried_ports = loads.split_off(own);
-    let mut engines: Vec<Box<dyn Engine>> = Vec::new();
-    let mut prepared = Prepared {
-        devices: Vec::new(),
-        watches: Vec::new(),
-        addresses: Vec::new(),
-        _responders: responders,
-        neighbours: BTreeMap::new(),
-        warnings: Vec::new(),
-        histograms: extras.histograms,
-        signals: environment.signals.clone(),
-        engines: Vec::new(),
-        plan: Plan::default(),
-    };
-    if plan.has(JobKind::Traffic) {
-        let traffic = Traffic::resolve(&mut plan, streams, &mut opening)?;
-        engines.push(Box::new(traffic));
-    }
-    if plan.has(JobKind::Devices) {
-        let mut part = plan.part(JobKind::Devices);
-        devices::settle_ports(&mut part);
-        check_cpus(&part)?;
-        let devices = Devices::open(&part, extras.walkers, &mut opening)?;
-        prepared.devices.clone_from(&devices.handles);
-        prepared.watches.clone_from(&devices.watches);
-        engines.push(Box::new(devices));
-    }
-    if plan.has(JobKind::Load) {
-        engines.push(Box::new(load::resolve_jobs(
-            &mut plan,
-            loads,
-            &ends,
-            &[],
-            &mut opening,
-        )?));
-    }
-    if !tasks.is_empty() {
-        let loads = load::resolve_jobs(&mut carried, carried_ports, &ends, &tasks, &mut opening)?;
-        engines.push(Box::new(PortHttps::new(&plan, &tasks, loads)));
-    } else if plan.has(JobKind::Http) {
-        engines.push(Box::new(Https::open(&plan, extras.scripts, environment)?));
-    }
-    if plan.has(JobKind::Socket) {
-        let part = plan.part(JobKind::Socket);
-        let (progress, control) = (extras.progress, extras.control_connection);
-        let sockets = Sockets::open(&part, progress, control, &environment.signals)?;
-        prepared.addresses = sockets.addresses();
-        engines.push(Box::new(sockets));
-    }
-    if plan.has(JobKind::Probe) {
-        engines.push(Box::new(Probes::open(&plan)?));
-    }
-    // Captures come last, as they may give up the privileges of the process.
-    let mut capture_extras = Some(extras.capture);
-    let mut files = TakenFiles::default();
-    for job in &plan.captures {
-        let mut part = plan.part(JobKind::Capture);
-        part.captures = vec![job.clone()];
-        part.criteria
-            .retain(|c| c.job.as_ref().is_none_or(|name| *name == job.name));
-        let key = (plan.captures.len() > 1).then(|| job.name.clone());
-        let extras = capture_extras.take().unwrap_or_default();
-        let capture = Captures::open(&part, key, extras, &mut opening)?;
-        files.take(&capture)?;
-        engines.push(Box::new(capture));
-    }
-    opening.memory.drop_unopened();
-    Ok(Prepared {
-        plan,
-        engines,
-        neighbours: opening.neighbours,
-        warnings: opening.warnings,
-        ..prepared
-    })
+    Checked::new(plan, environment)?
+        .open()?
+        .attend()?
+        .build(extras)
 }
 
-/// Prepares a benchmark. Its trials are prepared one by one, so only the probes are opened here.
-fn prepare_benchmark(
-    mut plan: Plan,
-    environment: &Environment,
+/// First stage: the plan was checked against this machine. It does not change any more.
+pub struct Checked<'a> {
+    environment: &'a Environment,
+    /// The plan: all jobs have a name, and all ports have queues.
+    plan: Plan,
+    /// Jobs that open ports: those of the plan, and a load for each HTTP job over a port.
+    jobs: Plan,
+    /// Requests of the HTTP jobs over ports.
+    tasks: Vec<Arc<HttpTask>>,
     warnings: Vec<String>,
-) -> Result<Prepared, StartError> {
-    load::name_jobs(&mut plan);
-    check_cpus(&plan)?;
-    let benchmark = Benchmark::open(&plan, environment)?;
-    Ok(Prepared {
-        engines: vec![Box::new(benchmark)],
-        devices: Vec::new(),
-        watches: Vec::new(),
-        addresses: Vec::new(),
-        _responders: Vec::new(),
-        neighbours: BTreeMap::new(),
-        warnings,
-        histograms: false,
-        signals: environment.signals.clone(),
-        plan,
-    })
+}
+
+impl<'a> Checked<'a> {
+    /// Checks a plan.
+    ///
+    /// # Errors
+    /// Returns the first problem found.
+    pub fn new(mut plan: Plan, environment: &'a Environment) -> Result<Self, StartError> {
+        let mut warnings = plan.validate()?;
+        warnings.extend(wb_machine::offloads::repair());
+        warnings.extend(wb_machine::affinity::repair());
+        if environment.shares_process {
+            check_users(&plan)?;
+        }
+        plan.name_jobs();
+        // The trials of a benchmark are prepared one by one, with the ports and jobs of the plan.
+        let is_benchmark = plan.has(JobKind::Bench);
+        if !is_benchmark {
+            devices::settle_ports(&mut plan);
+        }
+        check_cpus(&plan)?;
+        if !is_benchmark {
+            let is_used = |port: &&PortPlan| plan.users(port).next().is_some();
+            plan.ports = plan.ports.iter().filter(is_used).cloned().collect();
+        }
+        let (tasks, jobs) = match is_benchmark {
+            true => (Vec::new(), plan.part(JobKind::Bench)),
+            false => (http::tasks(&plan, environment)?, plan.carried()),
+        };
+        Ok(Self {
+            environment,
+            plan,
+            jobs,
+            tasks,
+            warnings,
+        })
+    }
+
+    /// Opens the ports of streams and loads.
+    ///
+    /// # Errors
+    /// Returns the first problem found. Nothing stays open on error.
+    pub fn open(mut self) -> Result<Opened<'a>, StartError> {
+        let warnings = std::mem::take(&mut self.warnings);
+        let mut opening = Opening::new(&self.jobs, self.environment, warnings);
+        let streams = traffic::open(&self.jobs, &mut opening)?;
+        let loads = load::open(&self.jobs, &mut opening)?;
+        Ok(Opened {
+            checked: self,
+            opening,
+            streams,
+            loads,
+        })
+    }
+}
+
+/// Second stage: the ports of streams and loads are open.
+pub struct Opened<'a> {
+    checked: Checked<'a>,
+    opening: Opening<'a>,
+    streams: Streams,
+    loads: Vec<OpenPort>,
+}
+
+impl<'a> Opened<'a> {
+    /// Starts a neighbour responder at each port. From here on the ports answer others, which may ask for them.
+    ///
+    /// # Errors
+    /// Fails if a socket or a thread cannot be had.
+    pub fn attend(self) -> Result<Attended<'a>, StartError> {
+        let ports = self.streams.ports.iter().chain(&self.loads);
+        let responders = start_responders(&self.checked.jobs, ports)?;
+        Ok(Attended {
+            opened: self,
+            responders,
+        })
+    }
+}
+
+/// Third stage: the ports answer.
+pub struct Attended<'a> {
+    opened: Opened<'a>,
+    responders: Vec<ResponderThread>,
+}
+
+impl Attended<'_> {
+    /// Finds the next hops, opens everything else, and makes the engines.
+    ///
+    /// # Errors
+    /// Returns the first problem found. Nothing stays open on error.
+    pub fn build(self, extras: Extras) -> Result<Prepared, StartError> {
+        let Opened {
+            checked,
+            mut opening,
+            streams,
+            mut loads,
+        } = self.opened;
+        let Checked {
+            environment,
+            plan,
+            mut jobs,
+            tasks,
+            ..
+        } = checked;
+        let opening = &mut opening;
+        let ends = load::Ends::of(&jobs);
+        let carried_ports = loads.split_off(plan.loads.len());
+        let mut prepared = Prepared {
+            devices: Vec::new(),
+            watches: Vec::new(),
+            addresses: Vec::new(),
+            _responders: self.responders,
+            neighbours: BTreeMap::new(),
+            warnings: Vec::new(),
+            histograms: extras.histograms,
+            signals: environment.signals.clone(),
+            engines: Vec::new(),
+            plan: Plan::default(),
+        };
+        let mut engines: Vec<Box<dyn Engine>> = Vec::new();
+        if jobs.has(JobKind::Traffic) {
+            engines.push(Box::new(Traffic::resolve(&plan, streams, opening)?));
+        }
+        if jobs.has(JobKind::Devices) {
+            let devices = Devices::open(&plan, extras.walkers, opening)?;
+            prepared.devices.clone_from(&devices.handles);
+            prepared.watches.clone_from(&devices.watches);
+            engines.push(Box::new(devices));
+        }
+        if !loads.is_empty() {
+            let loads = load::resolve_jobs(&plan, loads, &ends, &[], opening)?;
+            engines.push(Box::new(loads));
+        }
+        if !tasks.is_empty() {
+            // Criteria judge the requests.
+            jobs.criteria.clear();
+            jobs.loads.drain(..plan.loads.len());
+            let loads = load::resolve_jobs(&jobs, carried_ports, &ends, &tasks, opening)?;
+            engines.push(Box::new(PortHttps::new(&plan, &tasks, loads)));
+        } else if jobs.has(JobKind::Http) {
+            engines.push(Box::new(Https::open(&plan, extras.scripts, environment)?));
+        }
+        if jobs.has(JobKind::Socket) {
+            let part = plan.part(JobKind::Socket);
+            let (progress, control) = (extras.progress, extras.control_connection);
+            let sockets = Sockets::open(&part, progress, control, environment)?;
+            prepared.addresses = sockets.addresses();
+            engines.push(Box::new(sockets));
+        }
+        if jobs.has(JobKind::Probe) {
+            engines.push(Box::new(Probes::open(&plan)?));
+        }
+        if jobs.has(JobKind::Bench) {
+            engines.push(Box::new(Benchmark::open(&plan, environment)?));
+        }
+        // Captures come last, as they may give up the privileges of the process.
+        for capture in Captures::open_all(&plan, extras.capture, opening)? {
+            engines.push(Box::new(capture));
+        }
+        if environment.memory.is_none() {
+            lock(&opening.memory).drop_unopened();
+        }
+        prepared.plan = plan;
+        for engine in &engines {
+            engine.complete(&mut prepared.plan);
+        }
+        Ok(Prepared {
+            engines,
+            neighbours: std::mem::take(&mut opening.neighbours),
+            warnings: std::mem::take(&mut opening.warnings),
+            ..prepared
+        })
+    }
+}
+
+/// Checks that no job changes the user of the process.
+fn check_users(plan: &Plan) -> Result<(), StartError> {
+    let captures = plan.captures.iter().map(|job| ("capture, user", &job.user));
+    let server = plan.socket_server.iter();
+    let server = server.map(|job| ("socket_server, user", &job.user));
+    match captures.chain(server).find(|(_, user)| user.is_some()) {
+        None => Ok(()),
+        Some((place, _)) => Err(StartError::stream(
+            place,
+            "changes the user of the whole process, which carries out other runs too; leave it out",
+        )),
+    }
 }
 
 /// Checks that the CPUs of the plan exist and that this process may use them.

@@ -29,6 +29,15 @@ const COUNTERS_INTERVAL_NS: u64 = 500_000_000;
 /// Time that receiving engines continue for frames in flight after the other engines have ended, in ns.
 const RESIDUE_NS: u64 = 200_000_000;
 
+/// Start of a run: its first frame or connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartAt {
+    /// As soon as the workers are ready.
+    Now,
+    /// At this time of the wall clock, in ns since 1970.
+    Wall(u64),
+}
+
 /// Final account of a run, with the end of the run.
 #[derive(Debug)]
 pub struct Finished {
@@ -127,15 +136,30 @@ impl Prepared {
     ///
     /// # Errors
     /// Fails only before the first frame: if a stream does not fit a port's buffers or a thread cannot be started.
-    pub fn run(mut self, observer: &mut dyn Observer) -> Result<Finished, StartError> {
+    pub fn run(self, observer: &mut dyn Observer) -> Result<Finished, StartError> {
+        self.run_at(StartAt::Now, observer)
+    }
+
+    /// Runs the plan to its end, from a given start on.
+    ///
+    /// # Errors
+    /// As [`Prepared::run`], and [`StartError::TooLate`] if the workers cannot be ready at the start. Nothing is sent
+    /// then.
+    pub fn run_at(
+        mut self,
+        start: StartAt,
+        observer: &mut dyn Observer,
+    ) -> Result<Finished, StartError> {
         let before = self.counters();
         let offset = wall_minus_monotonic();
         let alarm = Arc::new(Alarm::default());
         self.signals.wake(&alarm);
         self.spawn(&alarm)?;
         let lead = self.engines.iter().map(|e| e.lead_ns()).max().unwrap_or(0);
-        let start_ns = monotonic_ns() + lead;
-        let started_wall_ns = wall_ns() + lead;
+        let (start_ns, started_wall_ns) = match start {
+            StartAt::Now => (monotonic_ns() + lead, wall_ns() + lead),
+            StartAt::Wall(wall_ns) => (self.keep(wall_ns, lead)?, wall_ns),
+        };
         for engine in &mut self.engines {
             engine.begin(start_ns);
         }
@@ -200,6 +224,25 @@ impl Prepared {
         Ok(self.finish(state, started_wall_ns, before, offset))
     }
 
+    /// Returns the monotonic time of a start on the wall clock. Ends the workers if they cannot be ready by then.
+    fn keep(&mut self, start_wall_ns: u64, lead_ns: u64) -> Result<u64, StartError> {
+        let start_ns = wall_minus_monotonic().monotonic_of(start_wall_ns);
+        let late_ns = (monotonic_ns() + lead_ns).saturating_sub(start_ns);
+        if late_ns > 0 {
+            self.give_up(0);
+            return Err(StartError::TooLate { late_ns });
+        }
+        Ok(start_ns)
+    }
+
+    /// Ends the workers of the engines from this number on, before they began.
+    fn give_up(&mut self, from: usize) {
+        for engine in &mut self.engines[from..] {
+            engine.stop(Stop::Now);
+            engine.join();
+        }
+    }
+
     /// Starts the workers of all engines, receiving engines first.
     pub(crate) fn spawn(&mut self, alarm: &Arc<Alarm>) -> Result<(), StartError> {
         let cpus = wb_machine::cpu::online().unwrap_or_default();
@@ -215,10 +258,7 @@ impl Prepared {
             let launch = Launch { cpus: own, alarm };
             if let Err(error) = self.engines[number].spawn(&launch) {
                 // Engines that already run would otherwise never be stopped.
-                for engine in &mut self.engines[number + 1..] {
-                    engine.stop(Stop::Now);
-                    engine.join();
-                }
+                self.give_up(number + 1);
                 return Err(error);
             }
         }
@@ -319,14 +359,15 @@ impl Prepared {
     /// Passes signal requests on to the engines. Returns true if the counts were requested.
     fn pass_on(&mut self, state: &mut RunState, now: u64) -> bool {
         let asked = self.signals.requests();
-        let changed = |at: usize| asked[at] != state.requests[at];
-        let requests = [(1, Request::Flush), (2, Request::NextFile)];
-        for (_, request) in requests.into_iter().filter(|(at, _)| changed(*at)) {
+        let is_new =
+            |request: &Request| asked[*request as usize] != state.requests[*request as usize];
+        let of_engines = [Request::Flush, Request::NextFile];
+        for request in of_engines.into_iter().filter(is_new) {
             self.engines
                 .iter_mut()
                 .for_each(|e| e.request(request, now));
         }
-        let counts = changed(0);
+        let counts = is_new(&Request::Counts);
         state.requests = asked;
         counts
     }

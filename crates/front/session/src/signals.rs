@@ -26,6 +26,7 @@ use signal_hook::{
     iterator,
 };
 
+use wb_engine::Request;
 use wb_open::{Alarm, StartError};
 
 /// Time in which the same signal once more is the same request. `timeout -s INT` signals the process and then its group,
@@ -38,17 +39,10 @@ const SAME_REQUEST: Duration = Duration::from_millis(250);
 pub struct Signals {
     first: Arc<AtomicI32>,
     count: Arc<AtomicU32>,
-    requests: Arc<Requests>,
+    /// Numbers of requests, in the order of [`Request::ALL`].
+    requests: Arc<[AtomicU32; 3]>,
     /// Alarms of the current runs.
     alarms: Arc<Mutex<Vec<Weak<Alarm>>>>,
-}
-
-/// Counts of signals that ask for something other than the end.
-#[derive(Debug, Default)]
-struct Requests {
-    counts: AtomicU32,
-    flushes: AtomicU32,
-    rotations: AtomicU32,
 }
 
 impl Signals {
@@ -97,10 +91,10 @@ impl Signals {
             .spawn(move || {
                 let mut last = None;
                 for signal in &mut arrivals {
-                    let request = match signal {
-                        SIGUSR1 => &noted.requests.counts,
-                        SIGUSR2 => &noted.requests.flushes,
-                        SIGHUP if captures => &noted.requests.rotations,
+                    noted.ask(match signal {
+                        SIGUSR1 => Request::Counts,
+                        SIGUSR2 => Request::Flush,
+                        SIGHUP if captures => Request::NextFile,
                         _ => {
                             let now = Instant::now();
                             if is_new_request(last, signal, now) {
@@ -111,9 +105,7 @@ impl Signals {
                             }
                             continue;
                         }
-                    };
-                    request.fetch_add(1, Ordering::Relaxed);
-                    noted.ring();
+                    });
                 }
             })
             .map_err(refused)?;
@@ -149,6 +141,12 @@ impl Signals {
     /// Acts as if this signal had arrived, for programs that run a plan inside their own process.
     pub fn raise(&self, signal: i32) {
         self.note(signal);
+    }
+
+    /// Makes a request to the runs with these signals.
+    pub fn ask(&self, request: Request) {
+        self.requests[request as usize].fetch_add(1, Ordering::Relaxed);
+        self.ring();
     }
 
     fn note(&self, signal: i32) -> u32 {
@@ -200,15 +198,9 @@ impl Signals {
         interrupted.map_or(Ok(()), Err)
     }
 
-    /// Numbers of requests for counts, a flush and the next file.
+    /// Numbers of requests so far, in the order of [`Request::ALL`].
     pub(crate) fn requests(&self) -> [u32; 3] {
-        let of = |n: &AtomicU32| n.load(Ordering::Relaxed);
-        let Requests {
-            counts,
-            flushes,
-            rotations,
-        } = &*self.requests;
-        [of(counts), of(flushes), of(rotations)]
+        Request::ALL.map(|request| self.requests[request as usize].load(Ordering::Relaxed))
     }
 
     /// Returns true if a second signal arrived: the run must end without waiting.

@@ -26,7 +26,7 @@ use wb_model::{
 use wb_open::{OpenPort, StartError, Workers};
 use wb_socket::{CpuTimes, Host, JobPlace, Resolved, SocketServer, StopRequest, run_job};
 
-use crate::Signals;
+use crate::{Environment, Signals};
 
 mod report;
 
@@ -65,14 +65,6 @@ pub(crate) struct Sockets {
     outcome: TaskOutcome,
 }
 
-/// Names the tests that have no name.
-pub(crate) fn name_jobs(plan: &mut Plan) {
-    let names = plan.job_names(JobKind::Socket);
-    for (job, name) in plan.sockets.iter_mut().zip(names) {
-        job.name = name;
-    }
-}
-
 impl Sockets {
     /// Prepares tests or a server. For tests nothing is opened yet: each test resolves names and makes connections
     /// itself. A server starts to listen. `control` is the connection of the only client to serve.
@@ -83,11 +75,15 @@ impl Sockets {
         plan: &Plan,
         progress: bool,
         control: Option<TcpStream>,
-        signals: &Signals,
+        environment: &Environment,
     ) -> Result<Self, StartError> {
+        let give_up = |job| match environment.shares_process {
+            true => Ok(()),
+            false => give_up_privileges(job),
+        };
         let (task, host) = match (&plan.socket_server, control) {
             (Some(job), Some(control)) => {
-                give_up_privileges(job)?;
+                give_up(job)?;
                 (Task::ServeOne(control), MachineHost::for_remote_clients())
             }
             (Some(job), None) => {
@@ -96,7 +92,7 @@ impl Sockets {
                     let listen = job.listen.as_deref().unwrap_or("all addresses");
                     StartError::stream(format!("{listen}:{}", job.port), e.to_string())
                 })?;
-                give_up_privileges(job)?;
+                give_up(job)?;
                 (Task::Serve(server), MachineHost::for_remote_clients())
             }
             (None, _) => (Task::Tests { progress }, MachineHost::new()),
@@ -105,7 +101,7 @@ impl Sockets {
             plan: plan.clone(),
             task: Some(task),
             host: Arc::new(host),
-            signals: signals.clone(),
+            signals: environment.signals.clone(),
             stop: Arc::new(StopRequest::default()),
             worker: Workers::new(&Arc::default()),
             start: None,

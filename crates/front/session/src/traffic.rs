@@ -13,7 +13,7 @@ use wb_model::{
 };
 use wb_open::{
     AnyQueue, LastOutlineRequest, OnQueue, OpenPort, Sharing, StartError, Use, Workers, find_wire,
-    open_live, open_virtual, open_wire_as, packet_options,
+    open_live, open_wire_as, packet_options,
 };
 use wb_packet::{PacketOptions, RxMode};
 use wb_port::{QueuePair, offload::Halt};
@@ -153,7 +153,7 @@ fn open_ports(
                 }
                 open
             }
-            None => open_virtual(port, used, &mut opening.memory)?,
+            None => opening.open_virtual(port, used)?,
         };
         opening.note(&open);
         ports.push(open);
@@ -225,13 +225,14 @@ impl Traffic {
     /// # Errors
     /// Fails if a neighbour does not answer.
     pub(crate) fn resolve(
-        plan: &mut Plan,
+        plan: &Plan,
         streams: Streams,
         opening: &mut Opening<'_>,
     ) -> Result<Self, StartError> {
-        let (directions, flows) = resolve::resolve_all(plan, &streams, opening)?;
+        let mut plan = plan.part(JobKind::Traffic);
+        let (directions, flows) = resolve::resolve_all(&mut plan, &streams, opening)?;
         let mut traffic = Self {
-            plan: plan.part(JobKind::Traffic),
+            plan,
             ports: streams.ports,
             directions,
             flows,
@@ -577,6 +578,10 @@ impl Engine for Traffic {
     fn due_ns(&self) -> u64 {
         let end = self.drain_until.or_else(|| self.receive_only_end());
         end.unwrap_or(u64::MAX)
+    }
+
+    fn complete(&self, plan: &mut Plan) {
+        plan.traffic.clone_from(&self.plan.traffic);
     }
 
     fn fill(&self, part: &mut Part<'_>) {

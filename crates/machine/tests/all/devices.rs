@@ -1,8 +1,9 @@
 //! ethtool, interrupts, queue locks and the doctor on veth ends.
 
-use crate::common::{output, pair, privileged};
+use crate::common::{Node, output, pair, privileged};
 use wb_machine::doctor::{Level, describe, judge};
 use wb_machine::ethtool::{Channels, Offload, Speed};
+use wb_machine::offloads::OffloadsOff;
 use wb_machine::{Direction, Ethtool, HostError, Namespace, Netlink, QueueLock, cpu, link};
 
 #[test]
@@ -174,4 +175,27 @@ fn the_doctor_looks_into_the_namespace() {
         cpu::irqs(&a.0, "a0").unwrap().is_empty(),
         "a veth has no interrupts"
     );
+}
+
+#[test]
+fn offloads_come_back_when_the_last_user_of_an_interface_ends() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = pair(1);
+    let gso = |node: &Node, name: &str| {
+        let ethtool = Ethtool::open(&node.0).unwrap();
+        ethtool.offload(name, Offload::Gso).unwrap().unwrap()
+    };
+    let first = OffloadsOff::on(&a.0, "a0").unwrap();
+    let second = OffloadsOff::on(&a.0, "a0").unwrap();
+    assert!(!gso(&a, "a0"));
+    assert!(gso(&b, "b0"));
+    drop(first);
+    assert!(!gso(&a, "a0"), "another run still uses the interface");
+    drop(second);
+    assert!(gso(&a, "a0"));
+    // It can be used again.
+    drop(OffloadsOff::on(&a.0, "a0").unwrap());
+    assert!(gso(&a, "a0"));
 }

@@ -42,6 +42,12 @@ pub enum StartError {
     /// A signal arrived before the start. Exit code 128 + n.
     #[error("ended by {} before the start", signal_name(*.0))]
     Interrupted(i32),
+    /// The start that was asked for could not be kept. Nothing was sent.
+    #[error("the start is {late_ns} ns too early: the workers need longer to be ready")]
+    TooLate {
+        /// Time by which the start lies before the earliest one, in ns.
+        late_ns: u64,
+    },
     /// A system operation failed, such as starting a thread.
     #[error("cannot {operation}: {}", wb_machine::cause_text(.cause))]
     System {

@@ -343,6 +343,10 @@ impl Engine for Loads {
         point.map_or_else(Vec::new, ControlPoint::request_fds)
     }
 
+    fn complete(&self, plan: &mut Plan) {
+        plan.loads.clone_from(&self.plan.loads);
+    }
+
     fn fill(&self, part: &mut Part<'_>) {
         report::fill(self, part);
     }

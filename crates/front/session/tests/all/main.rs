@@ -2,4 +2,5 @@
 
 mod ends;
 mod frames;
+mod several;
 mod threads;
