@@ -29,8 +29,11 @@ deb: build
 target/release/wirebench:
 	$(MAKE) build
 
+# The symbols are in wirebench.debug: debuggers and backtraces find them beside the binary.
 build: tools
 	$(CARGO) build --release --locked -p wb-cli
+	@cd target/release && objcopy --only-keep-debug wirebench wirebench.debug && \
+	  objcopy --strip-debug --add-gnu-debuglink=wirebench.debug wirebench wirebench.new && mv wirebench.new wirebench
 
 lint: test-tools
 	scripts/install lint
