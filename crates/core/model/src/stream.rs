@@ -2,8 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use wb_wire::{Ipv6Extension, MplsLabel, Vlan};
+
 use crate::{
-    plan::{Proto, Stream, TagKind},
+    plan::{Extension, Proto, Stream, TagKind},
     units::{AddressRange, FrameSize, PortRange, Rate, Rational, SizeModel},
 };
 
@@ -31,6 +33,35 @@ pub const TAG_LEN: u32 = 18;
 pub const PKTGEN_TAG_LEN: u32 = 16;
 
 impl Stream {
+    /// VLAN tags of the frames, outermost first.
+    #[must_use]
+    pub fn vlan_tags(&self) -> Vec<Vlan> {
+        let ids: Vec<u16> = self.vlan.iter().map(|vlan| vlan.id).collect();
+        let mut tags = Vlan::stack(&ids);
+        for (tag, planned) in tags.iter_mut().zip(&self.vlan) {
+            tag.priority = planned.priority;
+        }
+        tags
+    }
+
+    /// MPLS labels of the frames, outermost first.
+    #[must_use]
+    pub fn mpls_labels(&self) -> Vec<MplsLabel> {
+        self.mpls.iter().copied().map(MplsLabel::new).collect()
+    }
+
+    /// IPv6 extension headers of the frames.
+    #[must_use]
+    pub fn extension_headers(&self) -> Vec<Ipv6Extension> {
+        let header = |extension: &Extension| match extension {
+            Extension::HopByHop => Ipv6Extension::HopByHop,
+            Extension::Routing => Ipv6Extension::Routing,
+            Extension::Fragment => Ipv6Extension::Fragment,
+            Extension::Destination => Ipv6Extension::Destination,
+        };
+        self.ext.iter().map(header).collect()
+    }
+
     /// Returns true if the packets are IPv6.
     #[must_use]
     pub fn is_ipv6(&self) -> bool {

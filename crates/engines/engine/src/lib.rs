@@ -1,4 +1,5 @@
-//! Interface between a run and its engines. The session knows no more about any engine.
+//! The interface between a run and its engines, and what the engines share: surroundings of a run, neighbours of ports,
+//! the guard, lateness, criteria, and common parts of reports. A run knows no more about any engine.
 
 use std::{any::Any, collections::BTreeMap, os::fd::BorrowedFd, sync::Arc};
 
@@ -10,7 +11,21 @@ use wb_model::{
 };
 use wb_open::{Alarm, OpenPort, StartError};
 
+pub mod clock;
+pub mod criteria;
+pub mod describe;
+pub mod guard;
+pub mod input;
+pub mod lateness;
+pub mod neighbour_responder;
+pub mod neighbours;
+pub mod opening;
 mod part;
+pub mod settle;
+pub mod sharing;
+pub mod signals;
+pub mod snapshot;
+pub mod steering;
 
 pub use part::{Part, fill};
 

@@ -74,7 +74,6 @@ pub use device::{
     TableLoader, device_sender, device_table, run_devices,
 };
 pub use error::CompileError;
-pub use frames::extension_headers;
 pub use offload::{OffloadedWorker, run_offloaded};
 pub use ramp::RampUp;
 pub use receiver::{

@@ -31,9 +31,10 @@ use wb_model::{
 
 use self::findings::{Findings, TestOutcome};
 use wb_engine::{End, Ended, Engine, EngineState, Launch, Observer, Outcome, Part, Stop, View};
+use wb_engine::{opening::Environment, signals::Signals};
 use wb_open::{OpenPort, StartError, Workers};
 
-use crate::{Environment, Extras, Signals, prepare, probes::Watched};
+use crate::{Extras, prepare, probes::Watched};
 
 /// Interval at which a pause checks for signals.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

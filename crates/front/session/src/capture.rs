@@ -34,12 +34,13 @@ use wb_port::QueuePair;
 pub use wb_capture::{FrameSink, SinkEnd, SinkFlush, SinkFrame};
 
 use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Request, Stop};
+use wb_engine::{clock::SystemClock, opening::Opening, signals::Signals};
 use wb_open::{
     AnyQueue, OnQueue, OpenPort, StartError, Tap, Use, Wire, Workers, capture_xdp_options,
     locate_wire, open_capture, require_link, total_memory,
 };
 
-use crate::{Signals, SystemClock, commands::Commands, prepare::Opening};
+use crate::commands::Commands;
 
 mod report;
 

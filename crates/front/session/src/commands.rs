@@ -21,10 +21,9 @@ use std::{
     time::Duration,
 };
 
+use wb_engine::signals::Signals;
 use wb_machine::descriptors::keep_limit;
 use wb_open::StartError;
-
-use crate::Signals;
 
 /// Maximum number of programs that run at once.
 const AT_ONCE: usize = 2;

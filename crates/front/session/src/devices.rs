@@ -28,19 +28,19 @@ pub use wb_traffic::{
 };
 
 use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Stop};
+use wb_engine::{
+    clock::SystemClock,
+    clock::wall_of_start,
+    describe::describe,
+    guard::{Guard, Source},
+    opening::Opening,
+};
 use wb_open::{
     AnyQueue, OnQueue, OpenPort, StartError, Use, Wire, Workers, find_wire, locate_wire, open_wire,
     require_link,
 };
 
-use crate::{
-    SystemClock,
-    clock::wall_of_start,
-    guard::{Guard, Source},
-    machine::describe,
-    prepare::{Opening, check_cpus},
-    traffic::live::refuse,
-};
+use crate::{prepare::check_cpus, traffic::live::refuse};
 
 mod live;
 mod report;

@@ -13,6 +13,11 @@ use std::{
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Stop};
+use wb_engine::{
+    guard::{Guard, needs_no_zone},
+    input::{LARGEST_DATA, read_file},
+    opening::Environment,
+};
 use wb_http::{
     HttpDestination, HttpLoad, HttpThreadControl, HttpThreadOutcome, LiveHttpState, RequestFiles,
     Script, ThreadTask,
@@ -26,12 +31,6 @@ use wb_model::{
     timeline::Row,
 };
 use wb_open::{LastOutlineRequest, OpenPort, StartError, Workers};
-
-use crate::{
-    Environment,
-    guard::{Guard, needs_no_zone},
-    input::{LARGEST_DATA, read_file},
-};
 
 mod over_port;
 mod report;

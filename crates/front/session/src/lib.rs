@@ -9,43 +9,34 @@
 
 mod bench;
 pub mod capture;
-mod clock;
 mod commands;
-mod criteria;
 pub mod devices;
 mod doctor;
 mod environment;
-mod guard;
 mod http;
-pub mod input;
-mod lateness;
 pub mod load;
-mod machine;
-mod neighbour_responder;
-mod neighbours;
 mod prepare;
 mod probes;
 mod report;
 mod run;
-mod settle;
-mod sharing;
-mod signals;
-mod snapshot;
 pub mod socket;
-mod steering;
 mod traffic;
 mod verdict;
 
-pub use clock::{SystemClock, rfc3339};
 pub use doctor::{InKernel, in_kernel, xdp_abilities};
-pub use guard::{admit_servers, needs_no_zone};
 pub use http::Scripts;
-pub use machine::Machine;
-pub use prepare::{Attended, Checked, Environment, Extras, Opened, PortHint, prepare};
+pub use prepare::{Attended, Checked, Extras, Opened, prepare};
 pub use run::{Finished, Prepared, StartAt};
-pub use signals::{Signals, mind_suspension, survive_file_limit};
-pub use steering::{Steer, Steering};
-pub use wb_engine::{End, Observer, Request, View};
+pub use wb_engine::{
+    End, Observer, Request, View,
+    clock::{SystemClock, rfc3339},
+    describe::Machine,
+    guard::{admit_servers, needs_no_zone},
+    input,
+    opening::{Environment, PortHint},
+    signals::{Signals, mind_suspension, survive_file_limit},
+    steering::{Steer, Steering},
+};
 pub use wb_open::StartError;
 pub use wb_port::memory::Registry;
 

@@ -16,27 +16,27 @@ use std::{
     sync::Arc,
 };
 
+use wb_engine::{
+    guard::{Guard, Source},
+    input,
+    neighbour_responder::{NeighbourTable, Path, Question, resolve, warm_up},
+    neighbours::{control_socket, next_hops, one_of},
+    opening::Environment,
+    opening::Opening,
+    sharing,
+};
 use wb_load::{HttpTask, LoadControl, LoadPlace, LoadSpec};
 use wb_model::{
     JobKind, Plan, PortPlan,
     load::{LoadAnswer, LoadEnd, LoadJob, LoadMessage, LoadShape, LoadTransport},
-    units::{AddressRange, Mac, Span},
+    units::{Mac, Span},
 };
 use wb_open::{OpenPort, Sharing, StartError, Use, Wire, find_wire, open_wire_as, packet_options};
 use wb_packet::{Fanout, PacketOptions, RxMode};
 use wb_port::PortSteering;
 use wb_wire::{AddrSet, MacAddr, Vlan};
 
-use crate::{
-    Environment,
-    guard::{Guard, Source},
-    input,
-    load::{run::Loads, steering::NextHopQuery},
-    neighbour_responder::{NeighbourTable, Path, Question, resolve, warm_up},
-    neighbours::{control_socket, next_hops, one_of},
-    prepare::Opening,
-    sharing,
-};
+use crate::load::{run::Loads, steering::NextHopQuery};
 
 mod control;
 
@@ -148,7 +148,7 @@ pub(crate) fn resolve_jobs(
     let control = environment.control.as_deref().filter(|_| tasks.is_empty());
     let steering = match tasks.is_empty() {
         true => environment.steering.clone(),
-        false => crate::Steering::default(),
+        false => wb_engine::steering::Steering::default(),
     };
     Loads::new(plan, ports, jobs, control, steering)
 }
@@ -162,7 +162,7 @@ fn find_own_wire(plan: &Plan, job: &LoadJob, port: &PortPlan) -> Result<Option<W
     let place = port.locator.to_string();
     let sources = [Source::Neighbours(port), Source::Load(job)];
     Guard::of(plan).admit(port, &wire, &sources)?;
-    let own = own_addresses(job);
+    let own = job.own_addresses();
     let shared = wire
         .host_addresses
         .iter()
@@ -179,15 +179,6 @@ fn find_own_wire(plan: &Plan, job: &LoadJob, port: &PortPlan) -> Result<Option<W
         ));
     }
     Ok(Some(wire))
-}
-
-/// Addresses of the job's own end.
-pub(crate) fn own_addresses(job: &LoadJob) -> Vec<AddressRange> {
-    match (&job.vxlan, job.end) {
-        (Some(tunnel), _) => vec![tunnel.local],
-        (None, LoadEnd::Client) => job.clients.clone(),
-        (None, LoadEnd::Server) => job.servers.clone(),
-    }
 }
 
 fn open_port(

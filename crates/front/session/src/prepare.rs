@@ -5,58 +5,30 @@
 //! [`Attended::build`] finds next hops and makes the engines. Ports must answer before any next hop is searched, because
 //! both ends of a link may belong to this run or to runs on other machines.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use wb_engine::Engine;
+use wb_engine::{
+    Engine,
+    neighbour_responder::ResponderThread,
+    neighbours::start_responders,
+    opening::{Environment, Opening},
+};
 use wb_load::HttpTask;
 use wb_model::{JobKind, Plan, plan::PortPlan};
-use wb_open::{OpenPort, Sharing, StartError, Use, open_virtual};
+use wb_open::{OpenPort, StartError};
 use wb_pktgen_device::Walker;
-use wb_port::memory::Registry;
 
 use crate::{
-    Signals, Steering,
     bench::Benchmark,
     capture::{CaptureExtras, Captures},
     devices::{self, Devices},
     http::{self, Https, PortHttps, Scripts},
     load,
-    neighbour_responder::ResponderThread,
-    neighbours::start_responders,
     probes::Probes,
     run::Prepared,
     socket::Sockets,
     traffic::{self, Streams, Traffic},
 };
-
-/// Knowledge about a port from outside the plan: a lab knows the other end of a link.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PortHint {
-    /// Hardware address at the other end of the link, used if no neighbour answers.
-    pub peer_mac: Option<[u8; 6]>,
-}
-
-/// Surroundings of a run.
-#[derive(Clone, Debug, Default)]
-pub struct Environment {
-    /// Hints by the port's place (`NODE/IF`).
-    pub hints: BTreeMap<String, PortHint>,
-    /// Signals that may end the run.
-    pub signals: Signals,
-    /// The plan file's folder, for relative paths in it.
-    pub base: Option<std::path::PathBuf>,
-    /// Path of the local socket that accepts rate changes while a load runs.
-    pub control: Option<std::path::PathBuf>,
-    /// Source of rate changes inside this process while a load runs.
-    pub steering: Steering,
-    /// Links of ports in memory, if several runs of this process share them. Otherwise each run has its own links.
-    pub memory: Option<Arc<Mutex<Registry>>>,
-    /// True if other runs use this process at the same time: no job may change the user of the process.
-    pub shares_process: bool,
-}
 
 /// Inputs of a run in addition to its plan.
 #[derive(Default)]
@@ -74,60 +46,6 @@ pub struct Extras {
     pub histograms: bool,
     /// Control connection of a server that serves only the client at the other end of this connection.
     pub control_connection: Option<std::net::TcpStream>,
-}
-
-/// State that engines share while their ports are opened.
-pub(crate) struct Opening<'a> {
-    pub(crate) environment: &'a Environment,
-    memory: Arc<Mutex<Registry>>,
-    /// Hardware addresses of the neighbours that answered, by port.
-    pub(crate) neighbours: BTreeMap<String, BTreeMap<String, String>>,
-    pub(crate) warnings: Vec<String>,
-    /// Ports that several jobs use with separate sockets, and true if one of the jobs has opened the port.
-    shared: BTreeMap<String, bool>,
-}
-
-impl<'a> Opening<'a> {
-    fn new(plan: &Plan, environment: &'a Environment, warnings: Vec<String>) -> Self {
-        let shared = plan.ports.iter().filter(|p| plan.parties(p) > 1);
-        Self {
-            environment,
-            memory: environment.memory.clone().unwrap_or_default(),
-            neighbours: BTreeMap::new(),
-            warnings,
-            shared: shared.map(|p| (p.name.clone(), false)).collect(),
-        }
-    }
-
-    /// Opens a port that needs no interface.
-    pub(crate) fn open_virtual(&self, port: &PortPlan, used: Use) -> Result<OpenPort, StartError> {
-        open_virtual(port, used, &mut lock(&self.memory))
-    }
-
-    /// Returns how a port that is about to be opened is shared.
-    pub(crate) fn share(&mut self, port: &PortPlan) -> Sharing {
-        match self.shared.get_mut(&port.name) {
-            None => Sharing::Alone,
-            Some(opened) => match std::mem::replace(opened, true) {
-                false => Sharing::First,
-                true => Sharing::Also,
-            },
-        }
-    }
-
-    /// Keeps the warnings of an open port.
-    pub(crate) fn note(&mut self, open: &OpenPort) {
-        let warnings = open.facts.warnings.iter();
-        for warning in warnings.map(|w| format!("{}: {w}", open.facts.locator)) {
-            if !self.warnings.contains(&warning) {
-                self.warnings.push(warning);
-            }
-        }
-    }
-}
-
-fn lock(memory: &Mutex<Registry>) -> MutexGuard<'_, Registry> {
-    memory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Prepares a run: all stages, one after the other.
@@ -314,9 +232,7 @@ impl Attended<'_> {
         for capture in Captures::open_all(&plan, extras.capture, opening)? {
             engines.push(Box::new(capture));
         }
-        if environment.memory.is_none() {
-            lock(&opening.memory).drop_unopened();
-        }
+        opening.finish();
         prepared.plan = plan;
         for engine in &engines {
             engine.complete(&mut prepared.plan);

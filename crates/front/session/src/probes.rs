@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use wb_engine::criteria;
 use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Stop};
 use wb_machine::probe::{Probe, Sample as Reading};
 use wb_model::{
@@ -20,8 +21,6 @@ use wb_model::{
     timeline::Row,
 };
 use wb_open::{OpenPort, StartError, Workers};
-
-use crate::criteria;
 
 /// Interval at which a reading thread checks for the end.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

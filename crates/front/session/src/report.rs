@@ -1,5 +1,6 @@
 //! Makes the report of a run: each engine fills its part, and the accounts of all engines give the verdict.
 
+use wb_engine::clock::clock_report;
 use wb_engine::{Ended, Outcome};
 use wb_model::{
     JobKind, LatenessReport, LimitedBy, Report, Totals, Verdict,
@@ -8,7 +9,6 @@ use wb_model::{
 };
 
 use crate::{
-    clock::clock_report,
     environment::environment,
     run::Prepared,
     verdict::{self, Evidence},

@@ -7,15 +7,15 @@ use wb_engine::{
     DeviceCounters, End, Ended, Engine, EngineState, Launch, LinkDown, Observer, Request, Stop,
     View,
 };
+use wb_engine::{
+    clock::rfc3339, neighbour_responder::ResponderThread, signals::Signals, snapshot::snapshot,
+};
 use wb_machine::clock::{ClockOffset, monotonic_ns, wall_minus_monotonic, wall_ns};
 use wb_model::{Lateness, Phase, Plan, REPORT_SCHEMA, Report, timeline::Recorder};
 use wb_open::{Alarm, StartError};
 use wb_traffic::DeviceHandle;
 
-use crate::{
-    Signals, clock::rfc3339, devices::WatchQueue, neighbour_responder::ResponderThread, report,
-    snapshot::snapshot,
-};
+use crate::{devices::WatchQueue, report};
 
 /// Longest sleep of the controlling thread. Events end the sleep early: a signal, the end of a worker, a request. A
 /// thread that wakes more often pushes receiving threads off their CPUs.

@@ -14,6 +14,7 @@ use std::{
 };
 
 use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Stop};
+use wb_engine::{opening::Environment, signals::Signals};
 use wb_machine::{Ethtool, Namespace, Netlink, user::KeptPrivileges};
 use wb_model::{
     JobKind, Phase, Plan, Snapshot,
@@ -25,8 +26,6 @@ use wb_model::{
 };
 use wb_open::{OpenPort, StartError, Workers};
 use wb_socket::{CpuTimes, Host, JobPlace, Resolved, SocketServer, StopRequest, run_job};
-
-use crate::{Environment, Signals};
 
 mod report;
 

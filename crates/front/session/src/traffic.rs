@@ -6,6 +6,7 @@ use std::{
 };
 
 use wb_engine::{Ended, Engine, EngineState, LEAD_NS, Launch, Outcome, Part, Stop};
+use wb_engine::{clock::SystemClock, clock::wall_of_start, opening::Opening};
 use wb_machine::clock::wall_ns;
 use wb_measure::FlowStats;
 use wb_model::{
@@ -23,7 +24,7 @@ use wb_traffic::{
     WorkerOutcome, run_offloaded, run_worker,
 };
 
-use crate::{SystemClock, clock::wall_of_start, prepare::Opening, traffic::checks::Recordings};
+use crate::traffic::checks::Recordings;
 
 mod checks;
 pub(crate) mod live;
@@ -32,7 +33,6 @@ mod report;
 mod resolve;
 
 pub(crate) use path::{Device, Host};
-pub(crate) use resolve::vlans_of;
 
 /// One direction of a job: streams and the ports they go between.
 struct Direction {
@@ -142,7 +142,7 @@ fn open_ports(
                     // Workers that share CPUs may wait for longer than a ring of blocks lasts: each block is handed
                     // over after a fixed time, however few frames it contains.
                     _ => PacketOptions {
-                        filter: crate::sharing::traffic_filter(plan, port)?,
+                        filter: wb_engine::sharing::traffic_filter(plan, port)?,
                         rx_mode: RxMode::LowLatency,
                         ..packet_options(port, used)
                     },
@@ -744,8 +744,9 @@ mod tests {
 
     use super::*;
     use wb_engine::View;
+    use wb_engine::opening::Environment;
 
-    use crate::{Environment, Extras, prepare};
+    use crate::{Extras, prepare};
 
     /// Account that records which threads began it.
     #[derive(Clone, Default)]

@@ -42,6 +42,16 @@ pub(crate) fn measures(jobs: &[LoadJob], metric: &str) -> bool {
 }
 
 impl LoadJob {
+    /// Addresses of the job's own end.
+    #[must_use]
+    pub fn own_addresses(&self) -> Vec<AddressRange> {
+        match (&self.vxlan, self.end) {
+            (Some(tunnel), _) => vec![tunnel.local],
+            (None, LoadEnd::Client) => self.clients.clone(),
+            (None, LoadEnd::Server) => self.servers.clone(),
+        }
+    }
+
     /// Returns all problems of this job; places are its keys, such as `tcp.window`. The plan checks that the port
     /// exists and has enough workers.
     #[must_use]

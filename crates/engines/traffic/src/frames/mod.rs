@@ -29,8 +29,6 @@ use wb_wire::{PktgenTag, SplitMix64, Tag};
 use crate::modify::{Modifier, WorkerShare};
 use crate::{CompileError, StreamSpec};
 
-pub use stack::extension_headers;
-
 use field_slot::{ChecksumSums, CoveredRanges, FieldSlot, ValueSource};
 pub(crate) use flow_cursor::FlowCursor;
 use sizes::SizeSequence;

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use wb_model::{Proto, Stream};
 use wb_wire::{
-    Arp, ArpOperation, Echo, Ethernet, Ipv4, Ipv6, Ipv6Extension, MacAddr, MplsLabel,
-    NetworkHeader, Stack, Tcp, TransportHeader, Udp, Vlan, ethertype,
+    Arp, ArpOperation, Echo, Ethernet, Ipv4, Ipv6, MacAddr, NetworkHeader, Stack, Tcp,
+    TransportHeader, Udp, ethertype,
 };
 
 use crate::modify::WorkerShare;
@@ -62,36 +62,16 @@ pub(crate) fn layer_stack(spec: &StreamSpec, cursor: &FlowCursor) -> Result<Stac
             });
         }
     };
-    let ids: Vec<u16> = stream.vlan.iter().map(|vlan| vlan.id).collect();
-    let mut vlans = Vlan::stack(&ids);
-    for (vlan, planned) in vlans.iter_mut().zip(&stream.vlan) {
-        vlan.priority = planned.priority;
-    }
     Ok(Stack {
         ethernet: Ethernet {
             dst: MacAddr(spec.dst_mac),
             src: MacAddr(spec.src_mac),
         },
-        vlans,
-        mpls: stream
-            .mpls
-            .iter()
-            .map(|label| MplsLabel::new(*label))
-            .collect(),
-        extensions: extension_headers(stream),
+        vlans: stream.vlan_tags(),
+        mpls: stream.mpls_labels(),
+        extensions: stream.extension_headers(),
         ..Stack::over(network)
     })
-}
-
-/// Extension headers of its frames.
-pub fn extension_headers(stream: &Stream) -> Vec<Ipv6Extension> {
-    let all = stream.ext.iter().map(|extension| match extension {
-        wb_model::Extension::HopByHop => Ipv6Extension::HopByHop,
-        wb_model::Extension::Routing => Ipv6Extension::Routing,
-        wb_model::Extension::Fragment => Ipv6Extension::Fragment,
-        wb_model::Extension::Destination => Ipv6Extension::Destination,
-    });
-    all.collect()
 }
 
 /// Cursor of a worker through the 5-tuples of a stream. A stream without our tag counts as one flow, but uses all its

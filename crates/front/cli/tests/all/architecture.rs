@@ -15,6 +15,7 @@ fn layer(path: &str) -> &str {
         ["front", "session", ..] => "session",
         ["front", "cli", ..] => "binary",
         ["ports", "open", ..] => "open",
+        ["engines", "engine", ..] => "engine",
         [group, ..] => group,
         [] => "",
     }
@@ -27,9 +28,13 @@ fn may_use(from: &str, to: &str, to_name: &str) -> bool {
         "core" | "machine" => to == "core",
         "ports" => to == "core" || to_name == "wb-port",
         "open" => matches!(to, "core" | "machine" | "ports"),
+        "engine" => matches!(to, "core" | "machine" | "ports" | "open"),
         "engines" => to == "core" || matches!(to_name, "wb-port" | "wb-open" | "wb-engine"),
         "dialects" => to == "core",
-        "session" => matches!(to, "core" | "machine" | "ports" | "open" | "engines"),
+        "session" => matches!(
+            to,
+            "core" | "machine" | "ports" | "open" | "engine" | "engines"
+        ),
         // The control folder watches its writers through `machine`; a screen writes figures as texts do.
         "front" => {
             matches!(to, "core" | "dialects" | "session")
@@ -177,7 +182,7 @@ fn nothing_prints_but_by_best_effort() {
             // Output of programs that run after a file of a capture.
             "front/session/src/commands.rs",
             // Watches the terminal that standard output or error is; prints nothing.
-            "front/session/src/signals.rs",
+            "engines/engine/src/signals.rs",
             // The device is a process; it reports to its parent that it is ready.
             "testbed/src/impair/device.rs",
             "testing/src/skip.rs",
@@ -190,7 +195,7 @@ fn nothing_prints_but_by_best_effort() {
 fn signal_handlers_cpus_and_privileges_have_few_users() {
     only(
         &[
-            "front/session/src/signals.rs",
+            "engines/engine/src/signals.rs",
             // Passes signals on to the command in a lab.
             "testbed/src/run.rs",
             // One real-time signal with an empty handler.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use wb_engine::criteria;
 use wb_model::{
     Criterion, LimitedBy, Limiter, Plan, Verdict,
     bench::{LbLimit, SuiteResult},
@@ -10,8 +11,6 @@ use wb_model::{
     plan::Procedure,
     report::CriterionReport,
 };
-
-use crate::criteria;
 
 /// One result.
 struct Finding<'a> {

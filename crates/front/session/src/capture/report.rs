@@ -10,9 +10,8 @@ use wb_model::{
 
 use super::{Captures, grown};
 use wb_engine::{End, Ended, Outcome, Part, Stamping};
+use wb_engine::{criteria, settle::counted_frames};
 use wb_open::{OpenPort, signal_name};
-
-use crate::{criteria, settle::counted_frames};
 
 /// Warnings about the files.
 fn output_warnings(job: &CaptureJob, written: &WriterOutcome) -> Vec<String> {

@@ -14,17 +14,17 @@ use wb_traffic::{CounterValues, DeviceOutcome, WatchOutcome};
 
 use super::Devices;
 use wb_engine::{End, Ended, Outcome, Part, Stamping};
-use wb_open::signal_name;
-
-use crate::{
+use wb_engine::{
     criteria::{self, Offered, Shortfall},
     lateness,
     settle::{
         counted_frames, distributions_of, measurement_warnings, nothing_arrived, nothing_sent,
         share, stalls_explain, times_of,
     },
-    traffic::live,
 };
+use wb_open::signal_name;
+
+use crate::traffic::live;
 
 impl Devices {
     /// Devices that have an account, with their jobs.

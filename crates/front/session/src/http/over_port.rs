@@ -13,13 +13,12 @@ use wb_model::{
 
 use super::{Folder, Moment, between, record, report};
 use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Stamping, Stop};
+use wb_engine::{opening::Environment, settle::error_responses};
 use wb_open::{OpenPort, StartError};
 
 use crate::{
-    Environment,
     http::report::{HttpJobFacts, Via},
     load::run::{LoadWorkerSlot, Loads},
-    settle::error_responses,
 };
 
 /// HTTP loads of a run that use ports.

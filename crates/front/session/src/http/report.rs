@@ -17,15 +17,14 @@ use wb_model::{
 
 use super::sum;
 use wb_engine::{End, Ended, Outcome, Part, Stamping, Times};
-use wb_open::signal_name;
-
-use crate::{
+use wb_engine::{
     criteria::{self, Offered, Shortfall},
     lateness,
     settle::{
         counted_connections, counted_requests, distributions_of_section, error_responses, share,
     },
 };
+use wb_open::signal_name;
 
 /// Share of its CPU from which on a thread counts as saturated.
 const BUSY: f64 = 0.95;

@@ -20,9 +20,7 @@ use wb_tcp::{Counters, IcmpNews, Latencies};
 
 use super::run::{LoadWorkerSlot, Loads, connections, totals_of};
 use wb_engine::{End, Ended, Outcome, Part, Stamping, Times};
-use wb_open::signal_name;
-
-use crate::{
+use wb_engine::{
     criteria::{self, Offered, Shortfall},
     lateness,
     settle::{
@@ -30,6 +28,7 @@ use crate::{
         error_responses, share,
     },
 };
+use wb_open::signal_name;
 
 /// Bytes of the FCS, which the counters do not include.
 pub(super) const FCS: u64 = 4;

@@ -25,9 +25,8 @@ use super::{
     report::{self, FCS},
 };
 use wb_engine::{Ended, Engine, EngineState, LEAD_NS, Launch, Outcome, Part, Stop};
+use wb_engine::{clock::SystemClock, snapshot::snapshot, steering::Steering, steering::steered};
 use wb_open::{LastOutlineRequest, OnQueue, OpenPort, StartError, Workers};
-
-use crate::{Steering, SystemClock, snapshot::snapshot, steering::steered};
 
 /// Time that servers continue for frames that are in flight, as trials do by default, in ns.
 const RESIDUE_NS: u64 = 200_000_000;
@@ -535,9 +534,10 @@ mod tests {
 
     use super::*;
     use wb_engine::View;
+    use wb_engine::opening::Environment;
     use wb_open::AnyQueue;
 
-    use crate::{Environment, Extras, Prepared, prepare};
+    use crate::{Extras, Prepared, prepare};
 
     fn prepared() -> Prepared {
         prepare(both_ends(), &Environment::default(), Extras::default()).unwrap()

@@ -1,6 +1,7 @@
 //! Converts the measurements of socket tests into the report.
 
 use wb_engine::{Ended, Outcome, Part, Stamping, Times};
+use wb_engine::{criteria, lateness};
 use wb_measure::Histogram;
 use wb_model::{
     Lateness, Limiter, Plan, Totals,
@@ -8,8 +9,6 @@ use wb_model::{
     report::Rates,
     socket::{SocketJobReport, SocketReport},
 };
-
-use crate::{criteria, lateness};
 
 pub(super) fn settle(
     plan: &Plan,

@@ -11,12 +11,11 @@ use wb_traffic::{RecordedFrame, Recording, StreamSpec};
 use wb_wire::{ethertype, protocol};
 
 use super::is_tagged;
-use wb_open::{OpenPort, StartError, Use, Wire};
-
-use crate::{
-    Environment,
+use wb_engine::{
     guard::{Guard, Source},
+    opening::Environment,
 };
+use wb_open::{OpenPort, StartError, Use, Wire};
 
 /// Memory of a sending worker for each flow, in bytes: the number of sent frames.
 const SENT_FLOW_BYTES: u64 = 16;
@@ -371,7 +370,7 @@ pub(super) fn check_leaving(
                     .replay
                     .as_ref()
                     .and_then(|r| recordings.get(r))
-                    .map(|r| &**r),
+                    .map(|r| r.frames.iter().map(|f| &*f.bytes).collect()),
             })
             .collect();
         guard.addresses(&sources)?;

@@ -23,9 +23,8 @@ use super::{
     is_tagged, path, sender_for, sender_spec,
 };
 use wb_engine::{DeviceCounters, Ended};
+use wb_engine::{opening::Opening, settle::counted_frames};
 use wb_open::{OpenPort, Sharing, StartError, Wire, far_end, is_of_a_lab, open_wire};
-
-use crate::{prepare::Opening, settle::counted_frames};
 
 /// Reason for this driver if the plan leaves the driver open.
 pub(super) const CHOSEN: &str =

@@ -14,9 +14,7 @@ use wb_traffic::{CounterValues, PKTGEN_FLOW, SenderOutcome, WorkerOutcome};
 
 use super::{Direction, Traffic, WorkerSlot, checks::mean_size, is_tagged, live};
 use wb_engine::{End, Ended, LinkDown, Outcome, Part, Stamping, Times};
-use wb_open::{OpenPort, signal_name};
-
-use crate::{
+use wb_engine::{
     criteria::{self, Offered, Shortfall},
     lateness,
     settle::{
@@ -24,6 +22,7 @@ use crate::{
         nothing_sent, share, stalls_explain, times_of,
     },
 };
+use wb_open::{OpenPort, signal_name};
 
 /// Maximum number of flows that are listed individually. If there are more, the flows with most trouble are listed.
 const LISTED_FLOWS: usize = 1024;

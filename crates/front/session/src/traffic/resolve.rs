@@ -9,25 +9,14 @@ use std::{
 
 use wb_model::{Plan, Proto, Stream, TagKind, stream::PAST_LAST_FLOW, units::Mac};
 use wb_traffic::{FollowedRun, OPEN_FLOWS, StreamSpec, range_around};
-use wb_wire::Vlan;
 
 use super::{Direction, RunFlows, Streams, checks, is_tagged};
-use wb_open::{OpenPort, StartError};
-
-use crate::{
+use wb_engine::{
     neighbour_responder::{Path, Question, multicast_mac, resolve, warm_up},
     neighbours::{control_socket, next_hops, one_of},
-    prepare::Opening,
+    opening::Opening,
 };
-
-pub(crate) fn vlans_of(stream: &Stream) -> Vec<Vlan> {
-    let ids: Vec<u16> = stream.vlan.iter().map(|v| v.id).collect();
-    let mut tags = Vlan::stack(&ids);
-    for (tag, spec) in tags.iter_mut().zip(&stream.vlan) {
-        tag.priority = spec.priority;
-    }
-    tags
-}
+use wb_open::{OpenPort, StartError};
 
 /// Source hardware address of streams without a wire.
 const NO_WIRE_SRC_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -97,7 +86,7 @@ fn next_hops_of(
                 questions.push(Question {
                     source: stream.source().first(),
                     targets: next_hops(port, stream.source().first(), destination),
-                    vlans: vlans_of(stream),
+                    vlans: stream.vlan_tags(),
                 });
                 questions.len() - 1
             })
@@ -359,7 +348,7 @@ fn warm_up_paths(
         dst_mac: spec.dst_mac,
         source: spec.stream.source().first(),
         destinations: Path::destinations(&spec.stream.destination()),
-        vlans: vlans_of(&spec.stream),
+        vlans: spec.stream.vlan_tags(),
     };
     let paths: Vec<Path> = pinged.iter().map(path).collect();
     let signals = &opening.environment.signals;

@@ -89,7 +89,7 @@ impl Machine {
 }
 
 /// Describes an interface as a device needs it.
-pub(crate) fn describe(netlink: &Netlink, ethtool: Option<&Ethtool>, link: &Link) -> Interface {
+pub fn describe(netlink: &Netlink, ethtool: Option<&Ethtool>, link: &Link) -> Interface {
     let addresses = netlink.addresses(&link.name).unwrap_or_default();
     let channels = ethtool.and_then(|e| e.channels(&link.name).ok().flatten());
     let tx_queues = channels.map_or(1, |c| c.tx_queues().max(1));

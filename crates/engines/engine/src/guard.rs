@@ -23,24 +23,23 @@ use wb_model::{
 };
 use wb_open::{StartError, Wire};
 use wb_pktgen_device::Walker;
-use wb_traffic::Recording;
 use wb_wire::{
-    AddrSet, Arp, ArpOperation, MacAddr, MplsLabel, NetworkHeader, Stack, TransportHeader, Udp,
-    ethertype,
+    AddrSet, Arp, ArpOperation, MacAddr, NetworkHeader, Stack, TransportHeader, Udp, ethertype,
 };
-
-use crate::traffic::vlans_of;
 
 /// Refusal text for frames that cannot be judged.
 const UNCLEAR: &str = "modified bytes may form any address; use --i-own-this-network (i_own_this_network = true) if you own the network";
 
 /// A source of frames on a wire.
-pub(crate) enum Source<'a> {
+pub enum Source<'a> {
     /// A stream as it leaves the port, and the recording that the stream replays.
     Stream {
+        /// Place of the stream in the plan.
         place: String,
+        /// The stream.
         stream: &'a Stream,
-        recording: Option<&'a Recording>,
+        /// Frames of the recording that it replays.
+        recording: Option<Vec<&'a [u8]>>,
     },
     /// One end of connections.
     Load(&'a LoadJob),
@@ -108,27 +107,29 @@ const CONSENT: &str =
 
 /// The plan's consent, checked for every source of frames.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Guard {
+pub struct Guard {
     consent: bool,
 }
 
 impl Guard {
     /// Checks that HTTP requests may go to these servers over sockets of the kernel.
-    pub(crate) fn servers(self, servers: &[SocketAddr]) -> Result<(), String> {
+    pub fn servers(self, servers: &[SocketAddr]) -> Result<(), String> {
         match self.consent {
             true => Ok(()),
             false => admit_servers(servers.iter().map(SocketAddr::ip)),
         }
     }
 
-    pub(crate) fn of(plan: &Plan) -> Self {
+    /// The consent of a plan.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Self {
         Self {
             consent: plan.i_own_this_network,
         }
     }
 
     /// Checks that these sources may send out of this interface.
-    pub(crate) fn admit(
+    pub fn admit(
         self,
         port: &PortPlan,
         wire: &Wire,
@@ -139,7 +140,7 @@ impl Guard {
     }
 
     /// Checks that the sources may send to the addresses in their frames. The error names all forbidden addresses.
-    pub(crate) fn addresses(self, sources: &[Source<'_>]) -> Result<(), StartError> {
+    pub fn addresses(self, sources: &[Source<'_>]) -> Result<(), StartError> {
         if self.consent {
             return Ok(());
         }
@@ -152,7 +153,7 @@ impl Guard {
     }
 
     /// Checks that frames may leave by this interface at all.
-    pub(crate) fn outlet(self, port: &PortPlan, wire: &Wire) -> Result<(), StartError> {
+    pub fn outlet(self, port: &PortPlan, wire: &Wire) -> Result<(), StartError> {
         if self.consent {
             return Ok(());
         }
@@ -175,7 +176,7 @@ impl Guard {
     }
 
     /// Checks that a walker may continue from the position at which earlier runs left it.
-    pub(crate) fn walker(self, walker: &Walker) -> Result<(), StartError> {
+    pub fn walker(self, walker: &Walker) -> Result<(), StartError> {
         let at = walker.progress();
         let current: [IpAddr; 4] = [
             std::net::Ipv4Addr::from(at.saddr).into(),
@@ -193,7 +194,7 @@ impl Guard {
     }
 
     /// Addresses that get answers; `None` answers every sender.
-    pub(crate) fn answered(self) -> Option<AddrSet> {
+    pub fn answered(self) -> Option<AddrSet> {
         (!self.consent).then(|| {
             let mut set = AddrSet::default();
             for (base, bits) in free_ranges() {
@@ -204,7 +205,7 @@ impl Guard {
     }
 
     /// Returns true if an answer of the neighbour responder may leave. Neighbour messages stay on the link.
-    pub(crate) fn may_answer(self, frame: &[u8]) -> bool {
+    pub fn may_answer(self, frame: &[u8]) -> bool {
         self.consent
             || is_neighbours_talk(frame)
             || wb_wire::addresses(frame, &[])
@@ -283,10 +284,10 @@ fn outside(place: &str, reach: &[Reach]) -> Vec<PlanProblem> {
         .collect()
 }
 
-fn strange_recording(place: &str, stream: &Stream, recording: &Recording) -> Option<PlanProblem> {
+fn strange_recording(place: &str, stream: &Stream, recording: &[&[u8]]) -> Option<PlanProblem> {
     let file = stream.replay.as_deref().unwrap_or_default();
-    let strange = |(number, frame): (usize, &wb_traffic::RecordedFrame)| {
-        let what = match wb_wire::addresses(&frame.bytes, &[]) {
+    let strange = |(number, frame): (usize, &&[u8])| {
+        let what = match wb_wire::addresses(frame, &[]) {
             Ok(found) => {
                 let address = found.into_iter().find(|a| !may_stand_in_frames(*a))?;
                 format!("{address} in frame {number} {OUTSIDE}")
@@ -302,7 +303,7 @@ fn strange_recording(place: &str, stream: &Stream, recording: &Recording) -> Opt
             what,
         })
     };
-    (1..).zip(&recording.frames).find_map(strange)
+    (1..).zip(recording).find_map(strange)
 }
 
 /// Checks the bytes of a built frame outside the named fields: a payload that is a packet, and modifiers that write
@@ -359,13 +360,9 @@ fn first_frame(stream: &Stream) -> (Vec<u8>, Vec<Range<usize>>) {
         },
     };
     let stack = Stack {
-        vlans: vlans_of(stream),
-        mpls: stream
-            .mpls
-            .iter()
-            .map(|label| MplsLabel::new(*label))
-            .collect(),
-        extensions: wb_traffic::extension_headers(stream),
+        vlans: stream.vlan_tags(),
+        mpls: stream.mpls_labels(),
+        extensions: stream.extension_headers(),
         ..Stack::over(network)
     };
     let len = stream.sizes().largest().len_without_fcs();
@@ -394,7 +391,6 @@ fn first_frame(stream: &Stream) -> (Vec<u8>, Vec<Range<usize>>) {
 #[cfg(test)]
 mod tests {
     use wb_model::device::Defaults;
-    use wb_traffic::RecordedFrame;
 
     use super::*;
 
@@ -485,19 +481,12 @@ mod tests {
     fn recordings_are_judged_frame_by_frame() {
         let good = Stack::udp4([198, 18, 0, 1], [224, 0, 0, 251], 1, 7).build(60);
         let bad = Stack::udp4([8, 8, 8, 8], [198, 18, 0, 1], 1, 7).build(60);
-        for (frames, expected) in [(vec![&good], false), (vec![&good, &bad], true)] {
-            let frames = frames.into_iter().map(|bytes| RecordedFrame {
-                offset_ns: 0,
-                bytes: bytes.clone(),
-            });
-            let recording = Recording {
-                frames: frames.collect(),
-            };
+        for (frames, expected) in [(vec![&good[..]], false), (vec![&good, &bad], true)] {
             let stream = changed(|s| s.replay = Some("f.pcap".to_owned()));
             let source = Source::Stream {
                 place: "stream".to_owned(),
                 stream: &stream,
-                recording: Some(&recording),
+                recording: Some(frames),
             };
             assert_eq!(refused(&source), expected);
         }

@@ -1,12 +1,12 @@
 //! Common parts of the accounts of several engines.
 
-use wb_engine::Times;
+use crate::Times;
 use wb_figures::{Section, Value, text::count};
 use wb_measure::{Histogram, Measurement, NamedHistogram, SignedHistogram};
 use wb_model::{Totals, counted};
 
 /// A distribution of times, unless it is empty.
-pub(crate) fn distribution(of: &str, name: &str, times: &Histogram) -> Option<NamedHistogram> {
+pub fn distribution(of: &str, name: &str, times: &Histogram) -> Option<NamedHistogram> {
     let values = SignedHistogram::of_sides(Histogram::new(), times.clone());
     (times.count() > 0).then(|| named(of, name, values))
 }
@@ -20,7 +20,7 @@ fn named(of: &str, name: &str, values: SignedHistogram) -> NamedHistogram {
 }
 
 /// Distributions of a section, as parts of `of`.
-pub(crate) fn distributions_of_section(section: &Section<'_>, of: &str) -> Vec<NamedHistogram> {
+pub fn distributions_of_section(section: &Section<'_>, of: &str) -> Vec<NamedHistogram> {
     let all = section.times();
     all.filter_map(|(f, _)| match f.value {
         Value::Times(_, Some(histogram)) => distribution(of, f.def.name, histogram),
@@ -30,7 +30,7 @@ pub(crate) fn distributions_of_section(section: &Section<'_>, of: &str) -> Vec<N
 }
 
 /// Distributions of the times that an analyser measured.
-pub(crate) fn distributions_of(of: &str, all: &Measurement) -> Vec<NamedHistogram> {
+pub fn distributions_of(of: &str, all: &Measurement) -> Vec<NamedHistogram> {
     let ipdv = (all.ipdv.count() > 0).then(|| named(of, "ipdv_ns", all.ipdv.clone()));
     let latency = distribution(of, "latency_ns", &all.latency);
     let jitter = distribution(of, "jitter_ns", &all.jitter());
@@ -42,7 +42,7 @@ pub(crate) fn distributions_of(of: &str, all: &Measurement) -> Vec<NamedHistogra
 }
 
 /// Times that an analyser measured.
-pub(crate) fn times_of(all: &Measurement) -> Times {
+pub fn times_of(all: &Measurement) -> Times {
     Times {
         latency: all.latency.summary(),
         jitter: all.jitter().summary(),
@@ -55,8 +55,10 @@ pub(crate) fn times_of(all: &Measurement) -> Times {
     }
 }
 
+/// Share of a part; 0 of nothing.
 #[allow(clippy::cast_precision_loss)]
-pub(crate) fn share(part: u64, whole: u64) -> f64 {
+#[must_use]
+pub fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 {
         0.0
     } else {
@@ -65,21 +67,22 @@ pub(crate) fn share(part: u64, whole: u64) -> f64 {
 }
 
 /// Returns a number of frames with its noun.
-pub(crate) fn counted_frames(n: u64) -> String {
+pub fn counted_frames(n: u64) -> String {
     counted(count(n), "frame", "frames")
 }
 
 /// Returns a number of connections with its noun.
-pub(crate) fn counted_connections(n: u64) -> String {
+pub fn counted_connections(n: u64) -> String {
     counted(count(n), "connection", "connections")
 }
 
 /// Returns a number of requests with its noun.
-pub(crate) fn counted_requests(n: u64) -> String {
+pub fn counted_requests(n: u64) -> String {
     counted(count(n), "request", "requests")
 }
 
-pub(crate) fn measurement_warnings(m: &Measurement, warnings: &mut Vec<String>) {
+/// Adds warnings about what an analyser could not measure.
+pub fn measurement_warnings(m: &Measurement, warnings: &mut Vec<String>) {
     let c = m.counters;
     let found = [
         (
@@ -116,18 +119,18 @@ pub(crate) fn measurement_warnings(m: &Measurement, warnings: &mut Vec<String>) 
 }
 
 /// Returns the reason for lost frames that stalls of the tester can explain.
-pub(crate) fn stalls_explain(lost: u64) -> String {
+pub fn stalls_explain(lost: u64) -> String {
     let lost = counted(lost, "lost frame", "lost frames");
     format!("stalls can explain {lost}")
 }
 
 /// Returns why a run that was meant to send is no measurement: nothing was sent.
-pub(crate) fn nothing_sent(totals: &Totals) -> Option<String> {
+pub fn nothing_sent(totals: &Totals) -> Option<String> {
     (totals.offered_frames == Some(0)).then(|| "nothing was sent".to_owned())
 }
 
 /// Returns why a run that receives is no measurement: nothing arrived. Foreign frames count if the run only receives.
-pub(crate) fn nothing_arrived(totals: &Totals) -> Option<String> {
+pub fn nothing_arrived(totals: &Totals) -> Option<String> {
     let received = totals.received_frames?;
     match totals.offered_frames {
         None => (received + totals.foreign_frames.unwrap_or(0) == 0)
@@ -140,7 +143,7 @@ pub(crate) fn nothing_arrived(totals: &Totals) -> Option<String> {
 }
 
 /// Returns a warning about error responses.
-pub(crate) fn error_responses(errors: u64, all: u64) -> Option<String> {
+pub fn error_responses(errors: u64, all: u64) -> Option<String> {
     (errors > 0).then(|| {
         let have = if errors == 1 { "has" } else { "have" };
         format!(

@@ -26,7 +26,7 @@ use signal_hook::{
     iterator,
 };
 
-use wb_engine::Request;
+use crate::Request;
 use wb_open::{Alarm, StartError};
 
 /// Time in which the same signal once more is the same request. `timeout -s INT` signals the process and then its group,
@@ -163,7 +163,7 @@ impl Signals {
     }
 
     /// Wakes the controlling thread of a run whenever a signal arrives, for as long as `alarm` lives.
-    pub(crate) fn wake(&self, alarm: &Arc<Alarm>) {
+    pub fn wake(&self, alarm: &Arc<Alarm>) {
         let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
         alarms.retain(|alarm| alarm.strong_count() > 0);
         alarms.push(Arc::downgrade(alarm));
@@ -193,13 +193,13 @@ impl Signals {
     ///
     /// # Errors
     /// [`StartError::Interrupted`].
-    pub(crate) fn refuse_start(&self) -> Result<(), StartError> {
+    pub fn refuse_start(&self) -> Result<(), StartError> {
         let interrupted = self.interrupted().map(StartError::Interrupted);
         interrupted.map_or(Ok(()), Err)
     }
 
     /// Numbers of requests so far, in the order of [`Request::ALL`].
-    pub(crate) fn requests(&self) -> [u32; 3] {
+    pub fn requests(&self) -> [u32; 3] {
         Request::ALL.map(|request| self.requests[request as usize].load(Ordering::Relaxed))
     }
 

@@ -14,12 +14,11 @@ use wb_wire::AddrSet;
 
 use crate::{
     guard::Guard,
-    load,
     neighbour_responder::{ResponderThread, customary_router, start_responder},
 };
 
 /// Next hops that may know the way from an address of a port to another, best first.
-pub(crate) fn next_hops(port: &OpenPort, source: IpAddr, destination: IpAddr) -> Vec<IpAddr> {
+pub fn next_hops(port: &OpenPort, source: IpAddr, destination: IpAddr) -> Vec<IpAddr> {
     let same = |gateway: &IpAddr| gateway.is_ipv6() == source.is_ipv6();
     if let Some(gateway) = port.plan.gateway.filter(same) {
         return vec![gateway];
@@ -41,7 +40,7 @@ pub(crate) fn next_hops(port: &OpenPort, source: IpAddr, destination: IpAddr) ->
 }
 
 /// Joins several hops into a text: "A or B".
-pub(crate) fn one_of(hops: &[IpAddr]) -> String {
+pub fn one_of(hops: &[IpAddr]) -> String {
     let hops: Vec<String> = hops.iter().map(ToString::to_string).collect();
     hops.join(" or ")
 }
@@ -63,7 +62,7 @@ fn addresses_of(plan: &Plan, port: &PortPlan) -> AddrSet {
     for job in plan.loads.iter().filter(|j| j.port == port.name) {
         // If the port has a list of addresses, the port answers for exactly that list.
         if port.addresses.is_empty() {
-            load::own_addresses(job)
+            job.own_addresses()
                 .iter()
                 .for_each(|r| insert_range(&mut set, r));
         }
@@ -90,7 +89,11 @@ fn addresses_of(plan: &Plan, port: &PortPlan) -> AddrSet {
     set
 }
 
-pub(crate) fn control_socket(port: &OpenPort) -> Result<Option<ControlSocket>, StartError> {
+/// Opens a socket for neighbour traffic of a port; `None` without an interface.
+///
+/// # Errors
+/// Fails if the socket cannot be opened.
+pub fn control_socket(port: &OpenPort) -> Result<Option<ControlSocket>, StartError> {
     let Some(wire) = &port.wire else {
         return Ok(None);
     };
@@ -103,7 +106,7 @@ pub(crate) fn control_socket(port: &OpenPort) -> Result<Option<ControlSocket>, S
 }
 
 /// Starts a neighbour responder at each port.
-pub(crate) fn start_responders<'a>(
+pub fn start_responders<'a>(
     plan: &Plan,
     ports: impl Iterator<Item = &'a OpenPort>,
 ) -> Result<Vec<ResponderThread>, StartError> {

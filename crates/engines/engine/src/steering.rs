@@ -27,7 +27,7 @@ impl Steering {
     }
 
     /// Takes the change requested since the last call.
-    pub(crate) fn take(&self) -> Option<Steer> {
+    pub fn take(&self) -> Option<Steer> {
         let mut wish = self.wish.lock().unwrap_or_else(PoisonError::into_inner);
         wish.take()
     }
@@ -51,7 +51,7 @@ impl Steering {
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss
 )]
-pub(crate) fn steered(planned: &LoadRate, wish: Steer) -> LoadRate {
+pub fn steered(planned: &LoadRate, wish: Steer) -> LoadRate {
     match wish {
         Steer::Pause => {
             let requests = planned.pps.is_none() && planned.bps.is_none();

@@ -93,7 +93,7 @@ fn networks(range: &AddressRange) -> Vec<String> {
 ///
 /// # Errors
 /// Fails if libpcap cannot compile the expression.
-pub(crate) fn load_filter(plan: &Plan, job: &LoadJob) -> Result<TapFilter, StartError> {
+pub fn load_filter(plan: &Plan, job: &LoadJob) -> Result<TapFilter, StartError> {
     compile(&of_load(plan, job))
 }
 
@@ -102,10 +102,7 @@ pub(crate) fn load_filter(plan: &Plan, job: &LoadJob) -> Result<TapFilter, Start
 ///
 /// # Errors
 /// Fails if libpcap cannot compile the expression.
-pub(crate) fn traffic_filter(
-    plan: &Plan,
-    port: &PortPlan,
-) -> Result<Option<Vec<FilterOp>>, StartError> {
+pub fn traffic_filter(plan: &Plan, port: &PortPlan) -> Result<Option<Vec<FilterOp>>, StartError> {
     let loads = plan.loads_at(&port.name);
     let mut others: Vec<String> = loads.map(|job| of_load(plan, job)).collect();
     if others.is_empty() {
@@ -133,7 +130,7 @@ fn compile(expression: &str) -> Result<TapFilter, StartError> {
 }
 
 /// Converts a program into the form that a socket takes.
-pub(crate) fn operations(program: &Program) -> Vec<FilterOp> {
+pub fn operations(program: &Program) -> Vec<FilterOp> {
     let instructions = program.instructions().iter();
     instructions.map(|i| (i.code, i.jt, i.jf, i.k)).collect()
 }

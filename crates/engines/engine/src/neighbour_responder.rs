@@ -21,7 +21,7 @@ use wb_wire::{
     Stack, TransportHeader, Vlan, arp_request, ethertype, neighbour_solicitation, protocol,
 };
 
-use crate::{Signals, guard::Guard};
+use crate::{guard::Guard, signals::Signals};
 
 /// Time that neighbours have to answer.
 const RESOLVE_TIMEOUT: Duration = Duration::from_millis(1200);
@@ -38,17 +38,17 @@ const PING_ID: u16 = 0x7762;
 
 /// Request for a next hop: addresses on one link, within one set of VLAN tags.
 #[derive(Clone, Debug)]
-pub(crate) struct Question {
+pub struct Question {
     /// Our address, which sends the request.
-    pub(crate) source: IpAddr,
+    pub source: IpAddr,
     /// Possible next hops, best first.
-    pub(crate) targets: Vec<IpAddr>,
+    pub targets: Vec<IpAddr>,
     /// VLAN tags of the requests.
-    pub(crate) vlans: Vec<Vlan>,
+    pub vlans: Vec<Vlan>,
 }
 
 /// Answers on one link until it is dropped.
-pub(crate) struct ResponderThread {
+pub struct ResponderThread {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -63,7 +63,7 @@ impl Drop for ResponderThread {
 }
 
 /// Starts answering for `addresses` at `mac`.
-pub(crate) fn start_responder(
+pub fn start_responder(
     mut socket: ControlSocket,
     mac: [u8; 6],
     addresses: AddrSet,
@@ -128,7 +128,7 @@ fn ask(socket: &mut ControlSocket, mac: [u8; 6], question: &Question, target: Ip
 }
 
 /// Hardware addresses by IP address.
-pub(crate) type NeighbourTable = BTreeMap<IpAddr, [u8; 6]>;
+pub type NeighbourTable = BTreeMap<IpAddr, [u8; 6]>;
 
 /// Answers to a request.
 #[derive(Default)]
@@ -156,7 +156,7 @@ impl Answers {
 
 /// Sends all requests at once. Returns the best answer to each request, and every target that answered. Stops early at
 /// a signal.
-pub(crate) fn resolve(
+pub fn resolve(
     socket: &mut ControlSocket,
     mac: [u8; 6],
     questions: &[Question],
@@ -244,7 +244,7 @@ fn vlan_ids(frame: &[u8]) -> Vec<u16> {
 }
 
 /// Hardware address of a multicast address, which needs no request: RFC 1112 section 6.4, RFC 2464 section 7.
-pub(crate) fn multicast_mac(address: IpAddr) -> Option<[u8; 6]> {
+pub fn multicast_mac(address: IpAddr) -> Option<[u8; 6]> {
     match address {
         IpAddr::V4(a) if a.is_broadcast() => Some([0xff; 6]),
         IpAddr::V4(a) if a.is_multicast() => {
@@ -257,7 +257,7 @@ pub(crate) fn multicast_mac(address: IpAddr) -> Option<[u8; 6]> {
 }
 
 /// Customary router address of a network: host 1 of the /24 or /64 that contains `source`.
-pub(crate) fn customary_router(source: IpAddr) -> IpAddr {
+pub fn customary_router(source: IpAddr) -> IpAddr {
     match source {
         IpAddr::V4(a) => {
             let [x, y, z, _] = a.octets();
@@ -272,17 +272,22 @@ pub(crate) fn customary_router(source: IpAddr) -> IpAddr {
 
 /// Echo requests through the device, so that the device has resolved its neighbours before the first test frame (RFC
 /// 2544 section 23 b, learning frames).
-pub(crate) struct Path {
-    pub(crate) src_mac: [u8; 6],
-    pub(crate) dst_mac: [u8; 6],
-    pub(crate) source: IpAddr,
-    pub(crate) destinations: Vec<IpAddr>,
-    pub(crate) vlans: Vec<Vlan>,
+pub struct Path {
+    /// Hardware address of the sender.
+    pub src_mac: [u8; 6],
+    /// Hardware address of the next hop.
+    pub dst_mac: [u8; 6],
+    /// Address of the sender.
+    pub source: IpAddr,
+    /// Addresses to ping.
+    pub destinations: Vec<IpAddr>,
+    /// VLAN tags of the frames, outermost first.
+    pub vlans: Vec<Vlan>,
 }
 
 impl Path {
     /// First destinations of a range, up to the maximum number of pings.
-    pub(crate) fn destinations(range: &wb_model::units::AddressRange) -> Vec<IpAddr> {
+    pub fn destinations(range: &wb_model::units::AddressRange) -> Vec<IpAddr> {
         (0..range.count().min(MAX_PINGS))
             .map(|i| range.nth(i))
             .collect()
@@ -312,7 +317,7 @@ type Ping = (Vec<u16>, IpAddr, IpAddr);
 
 /// Pings every destination of the paths until each has answered, for at most one second per [`MAX_PINGS`] destinations.
 /// Returns the number of answering destinations for each path. Stops early at a signal.
-pub(crate) fn warm_up(socket: &mut ControlSocket, paths: &[Path], signals: &Signals) -> Vec<usize> {
+pub fn warm_up(socket: &mut ControlSocket, paths: &[Path], signals: &Signals) -> Vec<usize> {
     let mut answered = Vec::new();
     let mut rest = paths;
     while !rest.is_empty() {

@@ -18,19 +18,21 @@ const UNSENT: &str = "unsent";
 
 /// A criterion and its result.
 #[derive(Clone, Debug)]
-pub(crate) struct Judged {
-    pub(crate) criterion: Criterion,
-    pub(crate) report: CriterionReport,
+pub struct Judged {
+    /// The criterion.
+    pub criterion: Criterion,
+    /// Its result, as in reports.
+    pub report: CriterionReport,
     /// Totals of the jobs that the criterion covers.
-    pub(crate) totals: Totals,
+    pub totals: Totals,
     /// Longest outage of these jobs in ns, if outages are measured.
-    pub(crate) longest_outage_ns: Option<u64>,
+    pub longest_outage_ns: Option<u64>,
 }
 
 impl Judged {
     /// Returns true if the criterion may hold because less than intended was offered: an upper bound, unless a
     /// criterion in `all` limits the unsent share. A lower bound that was reached was reached in any case.
-    pub(crate) fn is_easier_with_less(&self, all: &[Self]) -> bool {
+    pub fn is_easier_with_less(&self, all: &[Self]) -> bool {
         let Criterion { metric, bound, .. } = &self.criterion;
         let of_the_load = metric == UNSENT;
         !of_the_load && *bound == Bound::AtMost && !all.iter().any(|other| other.allows(self))
@@ -45,25 +47,30 @@ impl Judged {
 
 /// Load that the plan intends for a job, and the part that was offered.
 #[derive(Clone, Debug)]
-pub(crate) struct Offered<'a> {
-    pub(crate) job: &'a str,
-    pub(crate) intended: u64,
-    pub(crate) offered: u64,
+pub struct Offered<'a> {
+    /// Name of the job.
+    pub job: &'a str,
+    /// Intended number of frames, connections or requests.
+    pub intended: u64,
+    /// Offered number of frames, connections or requests.
+    pub offered: u64,
 }
 
 /// A job that offered less than 98 % of its load.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shortfall {
+pub struct Shortfall {
     /// Its name, if there are several jobs.
     job: Option<String>,
-    pub(crate) intended: u64,
-    pub(crate) offered: u64,
+    /// Intended number of frames, connections or requests.
+    pub intended: u64,
+    /// Offered number of frames, connections or requests.
+    pub offered: u64,
 }
 
 #[allow(clippy::cast_precision_loss)]
 impl Shortfall {
     /// Returns the largest shortfall that the plan does not accept, by `allow_unsent` or by a criterion of `unsent`.
-    pub(crate) fn of<'a>(plan: &Plan, jobs: impl IntoIterator<Item = Offered<'a>>) -> Option<Self> {
+    pub fn of<'a>(plan: &Plan, jobs: impl IntoIterator<Item = Offered<'a>>) -> Option<Self> {
         if plan.allow_unsent {
             return None;
         }
@@ -90,7 +97,7 @@ impl Shortfall {
     }
 
     /// Returns the reason for the verdict.
-    pub(crate) fn because(&self, cause: &str) -> String {
+    pub fn because(&self, cause: &str) -> String {
         // Rounded as everywhere, but never to 98 %, which would be enough.
         let share = self.offered as f64 / self.intended.max(1) as f64;
         let tenths = (share * 1000.0).round().min(1000.0 * (1.0 - MISSED) - 1.0);
@@ -107,7 +114,7 @@ impl Shortfall {
 
 /// Returns why criteria that hold say nothing about the device, if part of the sending time was lost at full speed. No
 /// count shows that loss; the criteria hold only because less was offered.
-pub(crate) fn held_of_less(plan: &Plan, judged: &[Judged], cause: &str) -> Option<String> {
+pub fn held_of_less(plan: &Plan, judged: &[Judged], cause: &str) -> Option<String> {
     let easier = judged.iter().filter(|j| j.is_easier_with_less(judged));
     let spared: Vec<String> = easier.map(|j| j.report.with_value()).collect();
     (!plan.allow_unsent && !spared.is_empty()).then(|| {
@@ -119,7 +126,7 @@ pub(crate) fn held_of_less(plan: &Plan, judged: &[Judged], cause: &str) -> Optio
 }
 
 /// Compares the measured value with the criterion. A criterion without a measured value does not hold.
-pub(crate) fn report(criterion: &Criterion, measured: Option<f64>) -> CriterionReport {
+pub fn report(criterion: &Criterion, measured: Option<f64>) -> CriterionReport {
     CriterionReport {
         criterion: criterion.to_string(),
         measured,
@@ -128,10 +135,7 @@ pub(crate) fn report(criterion: &Criterion, measured: Option<f64>) -> CriterionR
 }
 
 /// Judges a run by the criteria of a plan. `jobs` returns the named job, or all jobs together.
-pub(crate) fn judge<M: Measured>(
-    plan: &Plan,
-    mut jobs: impl FnMut(Option<&str>) -> M,
-) -> Vec<Judged> {
+pub fn judge<M: Measured>(plan: &Plan, mut jobs: impl FnMut(Option<&str>) -> M) -> Vec<Judged> {
     let judged = |criterion: &Criterion| {
         let jobs = jobs(criterion.job.as_deref());
         Judged {
@@ -145,7 +149,7 @@ pub(crate) fn judge<M: Measured>(
 }
 
 /// Converts judged criteria into the form of reports.
-pub(crate) fn reports(judged: Vec<Judged>) -> Vec<CriterionReport> {
+pub fn reports(judged: Vec<Judged>) -> Vec<CriterionReport> {
     judged.into_iter().map(|j| j.report).collect()
 }
 

@@ -1,13 +1,13 @@
 //! The machine's clocks, in the form the engine needs.
 
 use wb_model::report::ClockReport;
-use wb_traffic::Clock;
+use wb_port::clock::WorkerClock;
 
 /// CLOCK_MONOTONIC for pacing, CLOCK_REALTIME for timestamps.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
-impl Clock for SystemClock {
+impl WorkerClock for SystemClock {
     #[inline]
     fn monotonic_ns(&self) -> u64 {
         wb_machine::clock::monotonic_ns()
@@ -32,7 +32,7 @@ impl Clock for SystemClock {
 const CLOCKS_DIFFER_NS: u64 = 1_000_000;
 
 /// Wall time of a start on the monotonic clock; no frame of the run is stamped earlier.
-pub(crate) fn wall_of_start(start_ns: u64) -> u64 {
+pub fn wall_of_start(start_ns: u64) -> u64 {
     // In this order: an interruption between the two makes the result earlier.
     let wall_ns = wb_machine::clock::wall_ns();
     let left_ns = start_ns.saturating_sub(wb_machine::clock::monotonic_ns());
@@ -41,7 +41,7 @@ pub(crate) fn wall_of_start(start_ns: u64) -> u64 {
 
 /// Clock section of every report, without the timestamp fields, which the engines fill in.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-pub(crate) fn clock_report(step_ns: i64) -> ClockReport {
+pub fn clock_report(step_ns: i64) -> ClockReport {
     ClockReport {
         source: wb_machine::clock::clocksource().unwrap_or_else(|| "unknown".to_owned()),
         resolution_ns: wb_machine::clock::resolution_ns(),
@@ -62,7 +62,7 @@ pub fn rfc3339(wall_ns: u64) -> String {
 /// Rate per second over an interval. Returns `None` for the short interval between two files or before an end, because
 /// the rate would mean nothing.
 #[allow(clippy::cast_precision_loss)]
-pub(crate) fn rate(counted: u64, interval_ns: u64) -> Option<f64> {
+pub fn rate(counted: u64, interval_ns: u64) -> Option<f64> {
     const SHORTEST_NS: u64 = 1_000_000;
     (interval_ns >= SHORTEST_NS).then(|| counted as f64 * 1e9 / interval_ns as f64)
 }

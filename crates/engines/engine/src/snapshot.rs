@@ -9,7 +9,7 @@ use wb_model::{
 use crate::clock::rate;
 
 /// Counts of the report so far, with their rates since an earlier one.
-pub(crate) fn snapshot(before: &Report, now: &Report) -> Snapshot {
+pub fn snapshot(before: &Report, now: &Report) -> Snapshot {
     let interval_ns = now.elapsed_ns.saturating_sub(before.elapsed_ns).max(1);
     let per_second = |of: fn(&Totals) -> Option<u64>| {
         let counted = of(&now.totals)?;

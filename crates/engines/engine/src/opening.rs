@@ -1,0 +1,104 @@
+//! Surroundings of a run, and what engines share while their ports are opened.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use wb_model::{Plan, plan::PortPlan};
+use wb_open::{OpenPort, Sharing, StartError, Use, open_virtual};
+use wb_port::memory::Registry;
+
+use crate::{signals::Signals, steering::Steering};
+
+/// Knowledge about a port from outside the plan: a lab knows the other end of a link.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortHint {
+    /// Hardware address at the other end of the link, used if no neighbour answers.
+    pub peer_mac: Option<[u8; 6]>,
+}
+
+/// Surroundings of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// Hints by the port's place (`NODE/IF`).
+    pub hints: BTreeMap<String, PortHint>,
+    /// Signals that may end the run.
+    pub signals: Signals,
+    /// The plan file's folder, for relative paths in it.
+    pub base: Option<PathBuf>,
+    /// Path of the local socket that accepts rate changes while a load runs.
+    pub control: Option<PathBuf>,
+    /// Source of rate changes inside this process while a load runs.
+    pub steering: Steering,
+    /// Links of ports in memory, if several runs of this process share them. Otherwise each run has its own links.
+    pub memory: Option<Arc<Mutex<Registry>>>,
+    /// True if other runs use this process at the same time: no job may change the user of the process.
+    pub shares_process: bool,
+}
+
+/// State that engines share while their ports are opened.
+pub struct Opening<'a> {
+    /// Surroundings of the run.
+    pub environment: &'a Environment,
+    memory: Arc<Mutex<Registry>>,
+    /// Hardware addresses of the neighbours that answered, by port.
+    pub neighbours: BTreeMap<String, BTreeMap<String, String>>,
+    /// Warnings so far.
+    pub warnings: Vec<String>,
+    /// Ports that several jobs use with separate sockets, and true if one of the jobs has opened the port.
+    shared: BTreeMap<String, bool>,
+}
+
+impl<'a> Opening<'a> {
+    /// Begins to open the ports of a plan.
+    #[must_use]
+    pub fn new(plan: &Plan, environment: &'a Environment, warnings: Vec<String>) -> Self {
+        let shared = plan.ports.iter().filter(|p| plan.parties(p) > 1);
+        Self {
+            environment,
+            memory: environment.memory.clone().unwrap_or_default(),
+            neighbours: BTreeMap::new(),
+            warnings,
+            shared: shared.map(|p| (p.name.clone(), false)).collect(),
+        }
+    }
+
+    /// Opens a port that needs no interface.
+    pub fn open_virtual(&self, port: &PortPlan, used: Use) -> Result<OpenPort, StartError> {
+        open_virtual(port, used, &mut lock(&self.memory))
+    }
+
+    /// Ends the opening of ports: drops the ends of links in memory that nobody opened, unless other runs may open them.
+    pub fn finish(&self) {
+        if self.environment.memory.is_none() {
+            lock(&self.memory).drop_unopened();
+        }
+    }
+
+    /// Returns how a port that is about to be opened is shared.
+    pub fn share(&mut self, port: &PortPlan) -> Sharing {
+        match self.shared.get_mut(&port.name) {
+            None => Sharing::Alone,
+            Some(opened) => match std::mem::replace(opened, true) {
+                false => Sharing::First,
+                true => Sharing::Also,
+            },
+        }
+    }
+
+    /// Keeps the warnings of an open port.
+    pub fn note(&mut self, open: &OpenPort) {
+        let warnings = open.facts.warnings.iter();
+        for warning in warnings.map(|w| format!("{}: {w}", open.facts.locator)) {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+    }
+}
+
+fn lock(memory: &Mutex<Registry>) -> MutexGuard<'_, Registry> {
+    memory.lock().unwrap_or_else(PoisonError::into_inner)
+}
