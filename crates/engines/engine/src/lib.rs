@@ -26,6 +26,7 @@ pub mod sharing;
 pub mod signals;
 pub mod snapshot;
 pub mod steering;
+pub mod verdict;
 
 pub use part::{Part, fill};
 

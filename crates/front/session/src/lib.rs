@@ -21,7 +21,6 @@ mod report;
 mod run;
 pub mod socket;
 mod traffic;
-mod verdict;
 
 pub use doctor::{InKernel, in_kernel, xdp_abilities};
 pub use http::Scripts;

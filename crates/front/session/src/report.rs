@@ -1,18 +1,17 @@
 //! Makes the report of a run: each engine fills its part, and the accounts of all engines give the verdict.
 
 use wb_engine::clock::clock_report;
-use wb_engine::{Ended, Outcome};
+use wb_engine::{
+    Ended, Outcome,
+    verdict::{self, Evidence},
+};
 use wb_model::{
     JobKind, LatenessReport, LimitedBy, Report, Totals, Verdict,
     report::{ClockReport, CriterionReport},
     timeline::Distribution,
 };
 
-use crate::{
-    environment::environment,
-    run::Prepared,
-    verdict::{self, Evidence},
-};
+use crate::{environment::environment, run::Prepared};
 
 /// Completes a report that the engines have filled.
 pub(crate) fn complete(

@@ -52,7 +52,7 @@ impl Finished {
     /// 4 ended by a fault, 128 + n after signal n.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
-        crate::verdict::exit_code(&self.end, self.report.verdict)
+        wb_engine::verdict::exit_code(&self.end, self.report.verdict)
     }
 }
 

@@ -299,7 +299,7 @@ mod tests {
     use super::*;
     use wb_engine::End;
 
-    use crate::verdict::Evidence;
+    use wb_engine::verdict::Evidence;
 
     fn result(size: u16, limit: f64, limited_by: LbLimit) -> SuiteResult {
         let own = BalancerLimit::new(LbMetric::Cps, LoadTransport::Tcp);
@@ -392,7 +392,7 @@ mod tests {
             has_goals: own.has_goals,
             ..Evidence::default()
         };
-        crate::verdict::verdict(&End::Completed, &[], evidence)
+        wb_engine::verdict::verdict(&End::Completed, &[], evidence)
     }
 
     /// Returns the verdict without criteria, whether a criterion holds, and the excuse.

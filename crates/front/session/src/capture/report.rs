@@ -311,7 +311,7 @@ mod tests {
     use wb_model::Verdict;
 
     use super::*;
-    use crate::verdict::{Evidence, exit_code, verdict};
+    use wb_engine::verdict::{Evidence, exit_code, verdict};
 
     #[test]
     fn frames_that_do_not_add_up_make_a_capture_invalid() {

@@ -12,40 +12,38 @@
 //! | 6 | criteria were set | pass | 0 |
 //! | 7 | otherwise | completed | 0 |
 
-use wb_engine::End;
 use wb_model::{Verdict, report::CriterionReport};
 use wb_open::signal_name;
 
+use crate::End;
+
 /// Facts that decide the verdict in addition to the end of the run and its criteria.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Evidence {
+pub struct Evidence {
     /// Sums that do not add up.
-    pub(crate) defect: Option<String>,
+    pub defect: Option<String>,
     /// Broken promise of a kind of job, which holds without criteria.
-    pub(crate) broken: Option<String>,
+    pub broken: Option<String>,
     /// Reason why the tester may have caused every failed criterion, or why criteria held only because less was
     /// offered.
-    pub(crate) excuse: Option<String>,
+    pub excuse: Option<String>,
     /// Reason why the run measured nothing: nothing arrived, no connection was established, or no request completed.
-    pub(crate) nothing: Option<String>,
+    pub nothing: Option<String>,
     /// Reason why less than 98 % of the intended load was offered.
-    pub(crate) not_offered: Option<String>,
+    pub not_offered: Option<String>,
     /// True if the plan has no end, so that a signal is its planned end.
-    pub(crate) endless: bool,
+    pub endless: bool,
     /// True if the plan itself contains goals, which act like criteria.
-    pub(crate) has_goals: bool,
+    pub has_goals: bool,
     /// Reason why the run ended early and in order, other than a signal.
-    pub(crate) stopped: Option<String>,
+    pub stopped: Option<String>,
     /// Result of a run that went well, in place of "no criteria were set".
-    pub(crate) found: Option<String>,
+    pub found: Option<String>,
 }
 
 /// Returns the verdict of a run and the reason.
-pub(crate) fn verdict(
-    end: &End,
-    criteria: &[CriterionReport],
-    evidence: Evidence,
-) -> (Verdict, String) {
+#[must_use]
+pub fn verdict(end: &End, criteria: &[CriterionReport], evidence: Evidence) -> (Verdict, String) {
     let unmet: Vec<&CriterionReport> = criteria.iter().filter(|c| !c.held).collect();
     let names: Vec<String> = unmet.iter().map(|c| c.with_value()).collect();
     let not_held = (!names.is_empty()).then(|| format!("criteria not met: {}", names.join(", ")));
@@ -107,7 +105,8 @@ pub(crate) fn verdict(
 
 /// Returns the exit code of a native command: 0 completed or all criteria met, 1 a criterion failed, 3 invalid,
 /// 4 ended by a fault, 128 + n after signal n.
-pub(crate) fn exit_code(end: &End, verdict: Verdict) -> u8 {
+#[must_use]
+pub fn exit_code(end: &End, verdict: Verdict) -> u8 {
     match (end, verdict) {
         (End::Signal(n), _) => u8::try_from(128 + n).unwrap_or(130),
         (End::Fault(_), _) => 4,

@@ -228,14 +228,13 @@ fn the_first_row_that_matches_decides() {
 
 /// The tester was late.
 mod late {
-    use wb_engine::{
+    use crate::{
         End,
         criteria::{Offered, Shortfall, judge, reports},
         lateness::{Trial, consider},
+        verdict::{self, Evidence},
     };
     use wb_model::{Lateness, Plan, Summary, Totals, Verdict, frames::Frames, http::HttpJobReport};
-
-    use crate::verdict::{self, Evidence};
 
     fn late(frames: u64) -> Lateness {
         Lateness {
