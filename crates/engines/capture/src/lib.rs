@@ -1,7 +1,7 @@
 //! The capture engine: writes frames from ports into capture files, and accounts for every frame.
 //!
-//! Knows ports by trait, clocks by trait and file formats by `wb_pcapng`; compiles no filters, starts no threads and
-//! prints nothing. [`Capture::open`] opens the output and creates a seat for each reader. Each reader then runs the
+//! [`Captures`] is the engine: it compiles the filter, opens the ports and starts the threads. Everything else knows
+//! ports by trait, clocks by trait and file formats by `wb_pcapng`. [`Capture::open`] opens the output and creates a seat for each reader. Each reader then runs the
 //! loop [`run_reader`], and one writer runs [`run_writer`]:
 //!
 //! ```text
@@ -34,10 +34,12 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod commands;
 mod compress;
 mod control;
 mod direct;
 mod encode;
+mod engine;
 mod error;
 mod files;
 mod names;
@@ -56,6 +58,7 @@ mod writer;
 
 pub use account::FrameAccount;
 pub use control::CaptureControl;
+pub use engine::{CaptureExtras, Captures};
 pub use error::OutputError;
 pub use open::Capture;
 pub use output::FileId;

@@ -4,11 +4,12 @@
 //! Plain threads and blocking sockets: the hot loop of a stream is one system call and one test of a flag. To end a
 //! test from outside, set the flag and interrupt the call ([`Stopper`]).
 //!
-//! The engine reads neither `/proc` nor a resolver; it asks its [`Host`].
+//! [`Sockets`] is the engine of a run. The tests themselves read neither `/proc` nor a resolver; they ask their [`Host`].
 
 mod agreement;
 mod client;
 mod cpu;
+mod engine;
 pub mod flow;
 mod host;
 mod open;
@@ -18,6 +19,7 @@ mod sys;
 mod waker;
 
 pub use client::{JobPlace, run_job};
+pub use engine::{DataEnds, Sockets, data_ends};
 pub use host::{CpuTimes, Host, Resolved};
 pub use open::{
     EffectiveSettings, OpenSocket, SocketPlan, accept, connect, effective_settings, errno, listen,

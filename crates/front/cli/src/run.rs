@@ -10,9 +10,7 @@ use std::{
 use anyhow::Result;
 use jiff::tz::TimeZone;
 use wb_model::{JobKind, Plan, Report, Snapshot, bench::BenchLive, text::plan_to_toml};
-use wb_session::{
-    Environment, Extras, Finished, PortHint, Signals, View, capture::CaptureExtras, prepare,
-};
+use wb_session::{CaptureExtras, Environment, Extras, Finished, PortHint, Signals, View, prepare};
 
 use crate::{
     args::OutputArgs,

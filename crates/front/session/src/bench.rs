@@ -34,7 +34,8 @@ use wb_engine::{End, Ended, Engine, EngineState, Launch, Observer, Outcome, Part
 use wb_engine::{opening::Environment, signals::Signals};
 use wb_open::{OpenPort, StartError, Workers};
 
-use crate::{Extras, prepare, probes::Watched};
+use crate::{Extras, prepare};
+use wb_probe::Watched;
 
 /// Interval at which a pause checks for signals.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

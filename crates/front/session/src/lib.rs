@@ -8,24 +8,21 @@
 //! only end early, which [`Finished::end`] reports. [`run`] does both.
 
 mod bench;
-pub mod capture;
-mod commands;
 pub mod devices;
 mod doctor;
 mod environment;
 mod http;
 pub mod load;
 mod prepare;
-mod probes;
 mod report;
 mod run;
-pub mod socket;
 mod traffic;
 
 pub use doctor::{InKernel, in_kernel, xdp_abilities};
 pub use http::Scripts;
 pub use prepare::{Attended, Checked, Extras, Opened, prepare};
 pub use run::{Finished, Prepared, StartAt};
+pub use wb_capture::{CaptureExtras, FrameSink, SinkEnd, SinkFlush, SinkFrame};
 pub use wb_engine::{
     End, Observer, Request, View,
     clock::{SystemClock, rfc3339},
@@ -38,6 +35,7 @@ pub use wb_engine::{
 };
 pub use wb_open::StartError;
 pub use wb_port::memory::Registry;
+pub use wb_socket::{DataEnds, data_ends};
 
 /// Prepares a plan and runs it to its end.
 ///

@@ -7,6 +7,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use wb_capture::{CaptureExtras, Captures};
 use wb_engine::{
     Engine,
     neighbour_responder::ResponderThread,
@@ -17,16 +18,15 @@ use wb_load::HttpTask;
 use wb_model::{JobKind, Plan, plan::PortPlan};
 use wb_open::{OpenPort, StartError};
 use wb_pktgen_device::Walker;
+use wb_probe::Probes;
+use wb_socket::Sockets;
 
 use crate::{
     bench::Benchmark,
-    capture::{CaptureExtras, Captures},
     devices::{self, Devices},
     http::{self, Https, PortHttps, Scripts},
     load,
-    probes::Probes,
     run::Prepared,
-    socket::Sockets,
     traffic::{self, Streams, Traffic},
 };
 

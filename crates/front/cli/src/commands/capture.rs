@@ -31,9 +31,7 @@ use wb_model::{
 };
 use wb_session::input::read_text;
 use wb_session::{
-    Environment, Extras, Observer, Prepared, Signals, View,
-    capture::{CaptureExtras, FrameSink},
-    prepare,
+    CaptureExtras, Environment, Extras, FrameSink, Observer, Prepared, Signals, View, prepare,
 };
 use wb_tcpdump::{closing, print::LinkType};
 

@@ -10,7 +10,7 @@ use wb_model::{
 };
 use wb_netperf::{ConnectionEnds, FigureSelection, NetperfCommand, ProgramExit, SpecialAction};
 use wb_session::input::read_text;
-use wb_session::{Environment, Extras, Signals, View, prepare, socket::data_ends};
+use wb_session::{Environment, Extras, Signals, View, data_ends, prepare};
 
 use crate::{
     args::{OutputArgs, Pair, SocketArgs, count_in},

@@ -277,6 +277,7 @@ fn the_dashboard_names_metrics_that_there_are() {
     let parsed: Value = serde_json::from_str(&dashboard).unwrap();
     assert_eq!(parsed["title"], "wirebench");
     let sources: String = [
+        "engines",
         "front/session/src",
         "machine/src",
         "front/render/src/metrics.rs",

@@ -17,7 +17,7 @@ use std::{
 };
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use wb_session::capture::{FrameSink, SinkEnd, SinkFlush, SinkFrame};
+use wb_session::{FrameSink, SinkEnd, SinkFlush, SinkFrame};
 use wb_tcpdump::print::{CapturedPacket, LinkType, PacketPrinter, PrintOptions};
 
 use crate::{commands::read::local_zone, stdout::stdout};

@@ -8,11 +8,11 @@ use std::{
     sync::Arc,
 };
 
-use jiff::tz::TimeZone;
-use wb_capture::{
-    Capture, CaptureControl, CaptureShared, CaptureSpec, FileId, FrameAccount, InterfaceSpec,
-    ReaderOutcome, ReaderSeat, Writer, WriterOutcome, run_reader, run_writer,
+use crate::{
+    Capture, CaptureControl, CaptureShared, CaptureSpec, FileId, FrameAccount, FrameSink,
+    InterfaceSpec, ReaderOutcome, ReaderSeat, Writer, WriterOutcome, run_reader, run_writer,
 };
+use jiff::tz::TimeZone;
 use wb_filter::{Ancillary, Program};
 use wb_machine::{
     clock::wall_ns,
@@ -30,8 +30,6 @@ use wb_model::{
 };
 use wb_packet::{Fanout, FilterOp, PacketOptions};
 use wb_port::QueuePair;
-
-pub use wb_capture::{FrameSink, SinkEnd, SinkFlush, SinkFrame};
 
 use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Request, Stop};
 use wb_engine::{clock::SystemClock, opening::Opening, signals::Signals};
@@ -81,7 +79,7 @@ impl Default for CaptureExtras {
 }
 
 /// One capture of a run. Ports and output are open, and frames already wait.
-pub(crate) struct Captures {
+pub struct Captures {
     plan: Plan,
     job: CaptureJob,
     /// Name of the capture, if there are several.
@@ -122,7 +120,7 @@ impl Captures {
     ///
     /// # Errors
     /// Returns the first problem found. Nothing stays open on error.
-    pub(crate) fn open_all(
+    pub fn open_all(
         plan: &Plan,
         extras: CaptureExtras,
         opening: &mut Opening<'_>,
@@ -357,7 +355,7 @@ fn check_place(filter: &LiveFilter, port: &OpenPort) -> Result<(), StartError> {
     Ok(())
 }
 
-fn by_program(program: Program) -> wb_capture::FrameFilter {
+fn by_program(program: Program) -> crate::FrameFilter {
     let nothing = Ancillary::default();
     Box::new(move |frame, len| program.accepts(frame, len, &nothing) > 0)
 }

@@ -1,6 +1,6 @@
 //! Runs of socket tests: clients one after another, or a server until it is stopped.
 //!
-//! The engine queries the machine through [`wb_socket::Host`], which is implemented here: names from the system's
+//! The engine queries the machine through [`crate::Host`], which is implemented here: names from the system's
 //! resolver, CPU times, addresses. If a client fails, its measurements up to the failure are still in the report.
 
 use std::{
@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::{CpuTimes, Host, JobPlace, Resolved, SocketServer, StopRequest, run_job};
 use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Stop};
 use wb_engine::{opening::Environment, signals::Signals};
 use wb_machine::{Ethtool, Namespace, Netlink, user::KeptPrivileges};
@@ -25,7 +26,6 @@ use wb_model::{
     timeline::Row,
 };
 use wb_open::{OpenPort, StartError, Workers};
-use wb_socket::{CpuTimes, Host, JobPlace, Resolved, SocketServer, StopRequest, run_job};
 
 mod report;
 
@@ -51,7 +51,7 @@ struct TaskOutcome {
 }
 
 /// Socket tests of a run, or its server.
-pub(crate) struct Sockets {
+pub struct Sockets {
     plan: Plan,
     task: Option<Task>,
     host: Arc<MachineHost>,
@@ -70,7 +70,7 @@ impl Sockets {
     ///
     /// # Errors
     /// Fails if the server cannot listen or cannot give up its privileges.
-    pub(crate) fn open(
+    pub fn open(
         plan: &Plan,
         progress: bool,
         control: Option<TcpStream>,
@@ -111,7 +111,7 @@ impl Sockets {
     }
 
     /// Addresses on which the server listens.
-    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+    pub fn addresses(&self) -> Vec<SocketAddr> {
         match &self.task {
             Some(Task::Serve(server)) => server.local_addresses(),
             _ => Vec::new(),
@@ -171,11 +171,13 @@ impl Engine for Sockets {
     }
 
     fn state(&mut self, _now: u64) -> EngineState {
+        // Looked at first: the run must see the signal before it sees the end that the signal causes.
+        let is_over = self.worker.all_over();
         // Includes the signal that the user has set as the end.
         if self.signals.received().is_some() {
             self.stop.set();
         }
-        match self.worker.all_over() {
+        match is_over {
             true => EngineState::Over,
             false => EngineState::Running,
         }
@@ -261,7 +263,7 @@ fn carry_out(
         Task::ServeOne(control) => {
             let default = SocketServerJob::default();
             let job = plan.socket_server.as_ref().unwrap_or(&default);
-            wb_socket::serve_one(job, host, control)
+            crate::serve_one(job, host, control)
         }
     };
     match served {

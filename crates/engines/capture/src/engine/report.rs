@@ -1,6 +1,6 @@
 //! The account of a capture.
 
-use wb_capture::{FrameAccount, WriterOutcome};
+use crate::{FrameAccount, WriterOutcome};
 use wb_model::{
     Lateness, LatenessReport, Limit, Limiter, Totals,
     capture::{CaptureJob, DirectWrites},

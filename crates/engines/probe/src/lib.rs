@@ -26,7 +26,7 @@ use wb_open::{OpenPort, StartError, Workers};
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A probe and the record of its readings.
-pub(crate) struct Watched {
+pub struct Watched {
     probe: Probe,
     record: Mutex<Record>,
 }
@@ -45,7 +45,7 @@ impl Watched {
     ///
     /// # Errors
     /// Returns the error of the first probe that cannot be opened.
-    pub(crate) fn open(plans: &[ProbePlan], place: &str) -> Result<Vec<Self>, StartError> {
+    pub fn open(plans: &[ProbePlan], place: &str) -> Result<Vec<Self>, StartError> {
         let open = |(n, plan)| {
             let probe = Probe::new(plan)
                 .map_err(|e| StartError::stream(format!("{place} {}", n + 1), e.to_string()))?;
@@ -66,7 +66,7 @@ impl Watched {
     }
 
     /// Reads the probe once more; returns `None` on failure.
-    pub(crate) fn read(&self) -> Option<Reading> {
+    pub fn read(&self) -> Option<Reading> {
         self.read_within(self.probe.timeout())
     }
 
@@ -79,7 +79,7 @@ impl Watched {
     }
 
     /// Report of the probe.
-    pub(crate) fn report(&self) -> ProbeReport {
+    pub fn report(&self) -> ProbeReport {
         let record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         record.report.clone()
     }
@@ -191,7 +191,7 @@ impl Record {
 }
 
 /// All probes of a run.
-pub(crate) struct Probes {
+pub struct Probes {
     plan: Plan,
     every: Duration,
     watched: Arc<Vec<Watched>>,
@@ -207,7 +207,7 @@ impl Probes {
     ///
     /// # Errors
     /// Returns the error of the first probe that cannot be opened.
-    pub(crate) fn open(plan: &Plan) -> Result<Self, StartError> {
+    pub fn open(plan: &Plan) -> Result<Self, StartError> {
         let watched = Watched::open(&plan.probes, "probe")?;
         std::thread::scope(|threads| {
             for probe in &watched {
