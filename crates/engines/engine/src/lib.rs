@@ -28,7 +28,7 @@ pub mod snapshot;
 pub mod steering;
 pub mod verdict;
 
-pub use part::{Part, fill};
+pub use part::{Part, fill, fill_so_far};
 
 /// End of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]

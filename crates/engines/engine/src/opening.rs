@@ -102,3 +102,25 @@ impl<'a> Opening<'a> {
 fn lock(memory: &Mutex<Registry>) -> MutexGuard<'_, Registry> {
     memory.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// Checks that the CPUs of the plan exist and that this process may use them.
+///
+/// # Errors
+/// Names the first CPU that is not available.
+pub fn check_cpus(plan: &Plan) -> Result<(), StartError> {
+    let Ok(allowed) = wb_machine::cpu::allowed() else {
+        return Ok(());
+    };
+    for port in &plan.ports {
+        if let Some(cpu) = port.cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+            return Err(StartError::stream(
+                format!("port {}", port.name),
+                format!(
+                    "CPU {cpu} is not available; available CPUs: {}",
+                    wb_machine::cpu::format_list(&allowed)
+                ),
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,11 +1,13 @@
 //! A report under construction: each engine fills its part.
 
+use std::collections::BTreeMap;
+
 use wb_model::{
     JobKind, Report, Totals,
     report::{PortReport, Rates},
 };
 
-use crate::{Engine, Times};
+use crate::{DeviceCounters, Engine, Times};
 
 /// Place of an engine among the engines of a run. The frames, rates and times of a report are those of the first engine.
 /// The parts of each kind, such as `http`, belong to the only engine of the kind; captures have one part each.
@@ -115,4 +117,22 @@ pub fn fill(
     for port in report.ports.iter_mut().filter(|port| port.users.len() == 1) {
         port.users.clear();
     }
+}
+
+/// Fills the report so far, with interface counters from the start and from now, by port.
+pub fn fill_so_far(
+    engines: &mut [Box<dyn Engine>],
+    so_far: &mut Report,
+    before: &BTreeMap<String, DeviceCounters>,
+    now: &BTreeMap<String, DeviceCounters>,
+) {
+    fill(so_far, engines, |engine, part| {
+        for port in engine.ports() {
+            let of = |all: &BTreeMap<String, DeviceCounters>| {
+                all.get(&port.plan.name).cloned().unwrap_or_default()
+            };
+            part.port(port.so_far(of(before), of(now)));
+        }
+        engine.fill(part);
+    });
 }

@@ -5,11 +5,12 @@
 //! receive, without allocation, lock or shared data. With HTTP/2 a call sends, or receives, all ready data of all
 //! streams of a connection; with HTTP/3 several of its datagrams.
 //!
-//! The engine does not resolve names or read files; the caller provides both.
+//! Only [`engine`] resolves names and reads files; the threads get both.
 
 #![forbid(unsafe_code)]
 
 mod connection;
+pub mod engine;
 mod exact_times;
 mod quic;
 mod request_set;

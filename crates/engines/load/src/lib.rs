@@ -1,6 +1,7 @@
 //! The load engine: opens connections, holds, answers and closes them at a rate, over any port.
 //!
-//! Knows ports by trait and time by trait; starts no thread and prints nothing. A job of the plan
+//! [`engine`] is the engine of a run: it opens ports, starts threads and fills the report. Everything else knows ports by
+//! trait and time by trait, and prints nothing. A job of the plan
 //! ([`wb_model::load::LoadJob`]) becomes a [`LoadSpec`] for each worker. A worker is one loop, [`run_load_worker`],
 //! compiled for each kind of port:
 //!
@@ -59,6 +60,7 @@
 
 mod control;
 mod curve;
+pub mod engine;
 mod http;
 mod launch_schedule;
 mod message;

@@ -1,7 +1,7 @@
 //! The traffic engine: sends streams, receives and analyses them.
 //!
-//! Knows ports by trait and clocks by trait; starts no thread and prints nothing. What a worker
-//! does is one loop, [`run_worker`], compiled for each kind of port:
+//! [`engine`] and [`devices`] are the engines of a run: they open ports, start threads and fill the report. Everything
+//! else knows ports by trait and clocks by trait, and prints nothing. What a worker does is one loop, [`run_worker`], compiled for each kind of port:
 //!
 //! ```text
 //!  Stream ──compile──> frames (templates, modifiers, tag) ─┐
@@ -54,6 +54,8 @@
 mod clock;
 mod control;
 mod device;
+pub mod devices;
+pub mod engine;
 mod error;
 mod frames;
 mod modify;

@@ -8,7 +8,7 @@ use wb_machine::{
 use wb_model::{Locator, Plan, plan::PortPlan};
 use wb_open::{StartError, Use, Wire, locate_wire};
 
-use crate::traffic::{Device, Host};
+use wb_traffic::engine::{Device, Host};
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,18 +8,14 @@
 //! only end early, which [`Finished::end`] reports. [`run`] does both.
 
 mod bench;
-pub mod devices;
 mod doctor;
 mod environment;
-mod http;
-pub mod load;
+mod http_over_port;
 mod prepare;
 mod report;
 mod run;
-mod traffic;
 
 pub use doctor::{InKernel, in_kernel, xdp_abilities};
-pub use http::Scripts;
 pub use prepare::{Attended, Checked, Extras, Opened, prepare};
 pub use run::{Finished, Prepared, StartAt};
 pub use wb_capture::{CaptureExtras, FrameSink, SinkEnd, SinkFlush, SinkFrame};
@@ -33,9 +29,12 @@ pub use wb_engine::{
     signals::{Signals, mind_suspension, survive_file_limit},
     steering::{Steer, Steering},
 };
+pub use wb_http::engine::Scripts;
+pub use wb_load::engine::client_shares;
 pub use wb_open::StartError;
 pub use wb_port::memory::Registry;
 pub use wb_socket::{DataEnds, data_ends};
+pub use wb_traffic::devices;
 
 /// Prepares a plan and runs it to its end.
 ///

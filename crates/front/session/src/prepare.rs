@@ -12,22 +12,24 @@ use wb_engine::{
     Engine,
     neighbour_responder::ResponderThread,
     neighbours::start_responders,
-    opening::{Environment, Opening},
+    opening::{Environment, Opening, check_cpus},
 };
-use wb_load::HttpTask;
+use wb_http::engine::{Https, Scripts};
+use wb_load::{HttpTask, engine as load};
 use wb_model::{JobKind, Plan, plan::PortPlan};
 use wb_open::{OpenPort, StartError};
 use wb_pktgen_device::Walker;
 use wb_probe::Probes;
 use wb_socket::Sockets;
+use wb_traffic::{
+    devices::{self, Devices},
+    engine::{self as traffic, Streams, Traffic},
+};
 
 use crate::{
     bench::Benchmark,
-    devices::{self, Devices},
-    http::{self, Https, PortHttps, Scripts},
-    load,
+    http_over_port::{self, PortHttps},
     run::Prepared,
-    traffic::{self, Streams, Traffic},
 };
 
 /// Inputs of a run in addition to its plan.
@@ -100,7 +102,7 @@ impl<'a> Checked<'a> {
         }
         let (tasks, jobs) = match is_benchmark {
             true => (Vec::new(), plan.part(JobKind::Bench)),
-            false => (http::tasks(&plan, environment)?, plan.carried()),
+            false => (http_over_port::tasks(&plan, environment)?, plan.carried()),
         };
         Ok(Self {
             environment,
@@ -258,23 +260,4 @@ fn check_users(plan: &Plan) -> Result<(), StartError> {
             "changes the user of the whole process, which carries out other runs too; leave it out",
         )),
     }
-}
-
-/// Checks that the CPUs of the plan exist and that this process may use them.
-pub(crate) fn check_cpus(plan: &Plan) -> Result<(), StartError> {
-    let Ok(allowed) = wb_machine::cpu::allowed() else {
-        return Ok(());
-    };
-    for port in &plan.ports {
-        if let Some(cpu) = port.cpus.iter().find(|cpu| !allowed.contains(cpu)) {
-            return Err(StartError::stream(
-                format!("port {}", port.name),
-                format!(
-                    "CPU {cpu} is not available; available CPUs: {}",
-                    wb_machine::cpu::format_list(&allowed)
-                ),
-            ));
-        }
-    }
-    Ok(())
 }

@@ -13,9 +13,9 @@ use wb_engine::{
 use wb_machine::clock::{ClockOffset, monotonic_ns, wall_minus_monotonic, wall_ns};
 use wb_model::{Lateness, Phase, Plan, REPORT_SCHEMA, Report, timeline::Recorder};
 use wb_open::{Alarm, StartError};
-use wb_traffic::DeviceHandle;
+use wb_traffic::{DeviceHandle, devices::WatchQueue};
 
-use crate::{devices::WatchQueue, report};
+use crate::report;
 
 /// Longest sleep of the controlling thread. Events end the sleep early: a signal, the end of a worker, a request. A
 /// thread that wakes more often pushes receiving threads off their CPUs.
@@ -439,7 +439,7 @@ impl Prepared {
         let so_far = &mut state.so_far;
         let header = next_header(so_far, now.saturating_sub(state.start_ns));
         let earlier = std::mem::replace(so_far, header);
-        fill(&mut self.engines, so_far, before, &state.counters);
+        wb_engine::fill_so_far(&mut self.engines, so_far, before, &state.counters);
         let mut snapshot = snapshot(&earlier, so_far);
         let (phase, interval_ns) = (snapshot.phase, snapshot.interval_ns);
         for (number, engine) in self.engines.iter_mut().enumerate().rev() {
@@ -540,24 +540,6 @@ struct RunState {
     lateness: Lateness,
     /// The report at the last view.
     so_far: Report,
-}
-
-/// Fills the report so far, with interface counters from the start and from now, by port.
-pub(crate) fn fill(
-    engines: &mut [Box<dyn Engine>],
-    so_far: &mut Report,
-    before: &BTreeMap<String, DeviceCounters>,
-    now: &BTreeMap<String, DeviceCounters>,
-) {
-    wb_engine::fill(so_far, engines, |engine, part| {
-        for port in engine.ports() {
-            let of = |all: &BTreeMap<String, DeviceCounters>| {
-                all.get(&port.plan.name).cloned().unwrap_or_default()
-            };
-            part.port(port.so_far(of(before), of(now)));
-        }
-        engine.fill(part);
-    });
 }
 
 /// Takes the facts about the run out of a report, into a report of a later time without any figures.

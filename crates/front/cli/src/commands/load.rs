@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use wb_dperf::statistics::StatisticsBlock;
 use wb_model::{Plan, load::LoadEnd, text::plan_to_toml};
-use wb_session::{Environment, Extras, Signals, View, load::client_shares, prepare};
+use wb_session::{Environment, Extras, Signals, View, client_shares, prepare};
 
 use crate::{
     args::{Given, OutputArgs, UnsentArgs, count_in},

@@ -1,14 +1,14 @@
 //! Devices with packets made by the kernel: conditions, and reasons for refusing other devices.
 
+use crate::{DeviceOffload, LoadedPort};
 use wb_live::{PassProgram, Sender as LiveSender, takes_frames};
 use wb_model::{Driver, Plan, SendWay, plan::XdpMode};
 use wb_port::offload::{Refusal, SendOffload};
-use wb_traffic::{DeviceOffload, LoadedPort};
 
 use super::DeviceSlot;
 use wb_open::{OpenPort, Sharing, StartError};
 
-use crate::traffic::{
+use crate::engine::{
     Device,
     live::{at_interface, let_in, refuse},
 };

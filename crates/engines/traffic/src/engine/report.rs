@@ -1,5 +1,6 @@
 //! Converts the measurements of workers into the report. Every total is settled here, once, so that it adds up.
 
+use crate::{CounterValues, PKTGEN_FLOW, SenderOutcome, WorkerOutcome};
 use wb_figures::text::time_ns;
 use wb_measure::{Account, FlowOutages, Measurement, Outages, SentFrames};
 use wb_model::{
@@ -10,7 +11,6 @@ use wb_model::{
     report::{FlowReport, JobReport, OutageReport, PortReport, Rates, StreamReport, WorkerReport},
     units::WIRE_OVERHEAD,
 };
-use wb_traffic::{CounterValues, PKTGEN_FLOW, SenderOutcome, WorkerOutcome};
 
 use super::{Direction, Traffic, WorkerSlot, checks::mean_size, is_tagged, live};
 use wb_engine::{End, Ended, LinkDown, Outcome, Part, Stamping, Times};

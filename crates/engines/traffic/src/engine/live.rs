@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::{OffloadedWorker, RAMP_FLOW};
 use wb_live::{
     Account, MOST_FRAME, PassProgram, Receiver as Accounted, Sender as LiveSender, probe,
     takes_frames,
@@ -15,7 +16,6 @@ use wb_port::{
     Interface, PortError,
     offload::{Awaited, ReceiveOffload, Refusal, SendOffload, StreamProgram},
 };
-use wb_traffic::{OffloadedWorker, RAMP_FLOW};
 
 use super::{
     Direction, Traffic,

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::{Sender, StreamSpec};
 use wb_live::{MOST_FRAME, takes_frames};
 use wb_machine::{
     ethtool::{Ethtool, Offload},
@@ -17,7 +18,6 @@ use wb_model::{
     plan::{PortPlan, TrafficJob},
 };
 use wb_port::offload::Refusal;
-use wb_traffic::{Sender, StreamSpec};
 
 use super::{
     checks::{Recordings, frames_per_second},
@@ -30,14 +30,19 @@ const OLDEST: (u32, u32) = (5, 18);
 
 /// Facts about the machine that decide.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Host {
-    pub(crate) kernel: Option<(u32, u32)>,
-    pub(crate) user_namespace: bool,
-    pub(crate) lacking: Vec<Capability>,
+pub struct Host {
+    /// Version of the kernel: major, minor; `None` if unknown.
+    pub kernel: Option<(u32, u32)>,
+    /// True inside a user namespace.
+    pub user_namespace: bool,
+    /// Capabilities that this process lacks.
+    pub lacking: Vec<Capability>,
 }
 
 impl Host {
-    pub(crate) fn here() -> Self {
+    /// Facts about this machine and process.
+    #[must_use]
+    pub fn here() -> Self {
         let privileges = Privileges::of_this_process();
         let all = [
             Capability::NetAdmin,
@@ -53,7 +58,7 @@ impl Host {
     }
 
     /// Returns why no port of this machine can be used in this way.
-    pub(crate) fn why_not(&self, used: Use) -> Option<Refusal> {
+    pub fn why_not(&self, used: Use) -> Option<Refusal> {
         if self.kernel.is_some_and(|version| version < OLDEST) {
             return Some(Refusal::Kernel(self.kernel));
         }
@@ -81,35 +86,42 @@ impl Host {
 
 /// Facts about the other end of a veth.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FarEnd {
+pub struct FarEnd {
     /// True if the far end is a port of the plan that receives.
-    pub(crate) receives: bool,
+    pub receives: bool,
     /// True if the far end is in a lab, so that this program may prepare it.
-    pub(crate) of_a_lab: bool,
-    pub(crate) gro: bool,
-    pub(crate) program: bool,
+    pub of_a_lab: bool,
+    /// True if GRO is on.
+    pub gro: bool,
+    /// True if an XDP program is attached.
+    pub program: bool,
     /// Number of queues that take frames of programs, by CPU.
-    pub(crate) queues: u32,
+    pub queues: u32,
     /// Command that switches GRO on at the far end.
-    pub(crate) command: String,
+    pub command: String,
 }
 
 /// Facts about the device that decide.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Device {
+pub struct Device {
     /// Name of the kernel driver.
-    pub(crate) driver: String,
+    pub driver: String,
     /// True if the device takes frames from programs; `None` if the kernel does not report it.
-    pub(crate) takes_frames: Option<bool>,
-    pub(crate) far: Option<FarEnd>,
-    pub(crate) program: Option<u32>,
-    pub(crate) queues: u32,
+    pub takes_frames: Option<bool>,
+    /// The other end, if the device is a veth and its other end is known.
+    pub far: Option<FarEnd>,
+    /// Number of the XDP program that is attached.
+    pub program: Option<u32>,
+    /// Number of send queues.
+    pub queues: u32,
     /// Name of the interface.
-    pub(crate) interface: String,
+    pub interface: String,
 }
 
 impl Device {
-    pub(crate) fn of(port: &PortPlan, wire: &Wire, plan: &Plan) -> Self {
+    /// Facts about the device of a port.
+    #[must_use]
+    pub fn of(port: &PortPlan, wire: &Wire, plan: &Plan) -> Self {
         let interface = &wire.interface;
         let takes = wb_machine::netns::in_namespace(&wire.namespace, || takes_frames(interface));
         let far = far_end(port, wire).map(|far| {
@@ -143,7 +155,7 @@ impl Device {
 
     /// Returns why the device does not take frames from programs for the whole run. `awaited`: a port of the run
     /// receives the frames.
-    pub(crate) fn keeps_out(&self, awaited: bool) -> Option<Refusal> {
+    pub fn keeps_out(&self, awaited: bool) -> Option<Refusal> {
         let no_transmit = |command| Refusal::NoTransmit {
             driver: self.driver.clone(),
             command,
@@ -172,7 +184,7 @@ impl Device {
     }
 
     /// Returns why this number of senders must not send to the device at once.
-    pub(crate) fn crowds(&self, senders: u32, what: &'static str) -> Option<Refusal> {
+    pub fn crowds(&self, senders: u32, what: &'static str) -> Option<Refusal> {
         let room = self.room();
         (senders > room).then_some(Refusal::Crowded {
             senders,

@@ -3,6 +3,7 @@
 use std::{os::fd::BorrowedFd, sync::Arc};
 
 use wb_http::HttpThreadOutcome;
+use wb_load::engine::run::{LoadWorkerSlot, Loads};
 use wb_load::{HttpOutcome, HttpTask, LoadSnapshot};
 use wb_model::{
     JobKind, Phase, Plan, Snapshot,
@@ -11,15 +12,13 @@ use wb_model::{
     timeline::Row,
 };
 
-use super::{Folder, Moment, between, record, report};
 use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Stamping, Stop};
 use wb_engine::{opening::Environment, settle::error_responses};
-use wb_open::{OpenPort, StartError};
-
-use crate::{
-    http::report::{HttpJobFacts, Via},
-    load::run::{LoadWorkerSlot, Loads},
+use wb_http::engine::{
+    Moment, RequestFolder, between, record,
+    report::{self, HttpJobFacts, Via},
 };
+use wb_open::{OpenPort, StartError};
 
 /// HTTP loads of a run that use ports.
 pub(crate) struct PortHttps {
@@ -34,7 +33,7 @@ pub(crate) fn tasks(
     plan: &Plan,
     environment: &Environment,
 ) -> Result<Vec<Arc<HttpTask>>, StartError> {
-    let files = Folder(environment.base.clone());
+    let files = RequestFolder(environment.base.clone());
     let jobs = plan.http_jobs.iter().filter(|job| job.port.is_some());
     let read = |path: &str| wb_http::RequestFiles::read(&files, path);
     jobs.map(|job| {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::HttpThreadOutcome;
 use wb_figures::{Merge, text::time_ns};
-use wb_http::HttpThreadOutcome;
 use wb_measure::Histogram;
 use wb_model::{
     Lateness, Limit, Limiter, Plan, Summary, Totals, counted,
@@ -31,24 +31,27 @@ const BUSY: f64 = 0.95;
 
 /// Transport of the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Via {
+pub enum Via {
+    /// Sockets of the kernel.
     Sockets,
     /// The tester's own TCP.
     Port,
 }
 
 /// Facts about a job that are known before it runs.
-pub(super) struct HttpJobFacts {
-    pub(super) addresses: Vec<String>,
+pub struct HttpJobFacts {
+    /// Addresses of the servers.
+    pub addresses: Vec<String>,
     /// Names of the job's requests.
-    pub(super) names: Vec<String>,
+    pub names: Vec<String>,
     /// Connections of each thread.
-    pub(super) connections: Vec<u32>,
-    pub(super) via: Via,
+    pub connections: Vec<u32>,
+    /// Transport of the connections.
+    pub via: Via,
 }
 
 /// Report of a job so far.
-pub(super) fn so_far(plan: &HttpJob, totals: HttpTotals, latency: Summary) -> HttpJobReport {
+pub fn so_far(plan: &HttpJob, totals: HttpTotals, latency: Summary) -> HttpJobReport {
     HttpJobReport {
         name: plan.name.clone(),
         url: plan.url.clone(),
@@ -59,7 +62,7 @@ pub(super) fn so_far(plan: &HttpJob, totals: HttpTotals, latency: Summary) -> Ht
 }
 
 /// Fills the report, and settles the account of the jobs.
-pub(super) fn settle(
+pub fn settle(
     plan: &Plan,
     jobs: &[HttpJobFacts],
     outcomes: Vec<Vec<HttpThreadOutcome>>,
@@ -502,7 +505,7 @@ fn exact(threads: &[HttpThreadOutcome], ended: &Ended) -> Option<ExactTimes> {
     for rate in parts.iter().flat_map(|p| &p.rates) {
         *rates.entry(*rate).or_insert(0) += 1;
     }
-    let add = |of: fn(&wb_http::WrkCounts) -> u64| parts.iter().map(|p| of(p)).sum();
+    let add = |of: fn(&crate::WrkCounts) -> u64| parts.iter().map(|p| of(p)).sum();
     Some(ExactTimes {
         latency_us,
         rates: rates.into_iter().collect(),

@@ -7,11 +7,11 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use rustix::time::{ClockId, clock_gettime};
-use wb_load::{
+use crate::{
     LiveTimes, LoadControl, LoadOutcome, LoadSlot, LoadSnapshot, LoadSpec, LoadTotals,
     run_load_worker,
 };
+use rustix::time::{ClockId, clock_gettime};
 use wb_model::{
     JobKind, Phase, Plan, Report, Snapshot,
     load::{ConnectionTotals, LoadEnd, LoadJob, LoadStage},
@@ -35,22 +35,26 @@ const RESIDUE_NS: u64 = 200_000_000;
 type WorkerResult = (Result<LoadOutcome, String>, u64, Box<dyn Any + Send>);
 
 /// A worker with its job and queue.
-pub(crate) struct LoadWorkerSlot {
-    pub(crate) job: usize,
+pub struct LoadWorkerSlot {
+    /// Number of its job.
+    pub job: usize,
     pub(super) queue: u32,
     pub(super) cpu: Option<u32>,
     slot: Arc<LoadSlot>,
-    pub(crate) outcome: Option<LoadOutcome>,
+    /// What it measured, after its end.
+    pub outcome: Option<LoadOutcome>,
     /// CPU time of the worker, in ns.
-    pub(crate) cpu_ns: u64,
+    pub cpu_ns: u64,
 }
 
 /// All loads of a run.
-pub(crate) struct Loads {
-    pub(crate) plan: Plan,
+pub struct Loads {
+    /// The loads, with resolved addresses.
+    pub plan: Plan,
     pub(super) ports: Vec<OpenPort>,
     pub(super) jobs: Vec<JobSlot>,
-    pub(crate) slots: Vec<LoadWorkerSlot>,
+    /// The workers.
+    pub slots: Vec<LoadWorkerSlot>,
     workers: Workers<WorkerResult>,
     progress: Progress,
     asked: LastOutlineRequest,
@@ -100,14 +104,14 @@ impl LoadWorkerSlot {
     }
 
     /// Records the distribution of response times under this name.
-    pub(crate) fn record_requests(&self, row: &mut Row<'_>, of: &str, name: &str) {
+    pub fn record_requests(&self, row: &mut Row<'_>, of: &str, name: &str) {
         row.times(of, name, &self.slot.request.read());
     }
 }
 
 impl Loads {
     /// Counters so far of all clients or, without clients, of all servers.
-    pub(crate) fn seen(&self) -> LoadSnapshot {
+    pub fn seen(&self) -> LoadSnapshot {
         let shown = |slot: &&LoadWorkerSlot| self.plan.loads[slot.job].end == self.progress.shown;
         let slots = self.slots.iter().filter(shown);
         let all: Vec<LoadSnapshot> = slots.map(LoadWorkerSlot::read).collect();
@@ -115,7 +119,7 @@ impl Loads {
     }
 
     /// Counters so far of a job.
-    pub(crate) fn seen_of(&self, job: usize) -> LoadSnapshot {
+    pub fn seen_of(&self, job: usize) -> LoadSnapshot {
         let slots = self.slots.iter().filter(|slot| slot.job == job);
         let all: Vec<LoadSnapshot> = slots.map(LoadWorkerSlot::read).collect();
         LoadSnapshot::sum(&all)
@@ -163,7 +167,7 @@ impl Loads {
     }
 
     /// Number of workers of a job, known before they start.
-    pub(crate) fn workers_of(&self, job: usize) -> u32 {
+    pub fn workers_of(&self, job: usize) -> u32 {
         u32::try_from(self.jobs[job].specs.len()).unwrap_or(u32::MAX)
     }
 
@@ -519,33 +523,61 @@ pub(super) fn totals_of(slots: &[LoadWorkerSlot], job: usize) -> LoadTotals {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::atomic::{AtomicBool, Ordering},
+        time::Instant,
+    };
+
+    use wb_engine::{
+        End,
+        opening::{Environment, Opening},
+    };
+    use wb_machine::clock::monotonic_ns;
     use wb_model::{
-        Verdict,
+        Lateness,
         load::{LoadRate, LoadShape},
         plan::PortPlan,
     };
-
+    use wb_open::{Alarm, AnyQueue};
     use wb_port::{
         clock::Clock,
         memory::{LinkOptions, link},
     };
-
-    use std::collections::BTreeMap;
+    use wb_testing::eventually;
 
     use super::*;
-    use wb_engine::View;
-    use wb_engine::opening::Environment;
-    use wb_open::AnyQueue;
+    use crate::engine::{Ends, open, resolve_jobs};
 
-    use crate::{Extras, Prepared, prepare};
-
-    fn prepared() -> Prepared {
-        prepare(both_ends(), &Environment::default(), Extras::default()).unwrap()
+    /// Opens the loads of a plan, and starts them after a change.
+    fn started(mut plan: Plan, change: impl FnOnce(&mut Loads)) -> (Loads, Arc<Alarm>) {
+        plan.name_jobs();
+        let environment = Environment::default();
+        let mut opening = Opening::new(&plan, &environment, Vec::new());
+        let ports = open(&plan, &mut opening).unwrap();
+        let mut loads = resolve_jobs(&plan, ports, &Ends::of(&plan), &[], &mut opening).unwrap();
+        change(&mut loads);
+        let alarm = Arc::new(Alarm::default());
+        let cpus = vec![Vec::new(); loads.placed().len()];
+        let launch = Launch {
+            cpus: &cpus,
+            alarm: &alarm,
+        };
+        loads.spawn(&launch).unwrap();
+        loads.begin(monotonic_ns() + loads.lead_ns());
+        (loads, alarm)
     }
 
-    fn loads(prepared: &mut Prepared) -> &mut Loads {
-        let engine: &mut dyn Any = &mut *prepared.engines[0];
-        engine.downcast_mut().unwrap()
+    /// Waits for the fault, as a run does, and returns what broke.
+    fn ended(loads: &mut Loads, alarm: &Alarm) -> String {
+        eventually("a worker breaks", || {
+            loads.state(monotonic_ns());
+            alarm.has_faulted()
+        });
+        loads.stop(Stop::Drain);
+        eventually("the other workers end", || {
+            loads.state(monotonic_ns()) == EngineState::Over
+        });
+        loads.join().unwrap()
     }
 
     /// Both ends of a link in memory, with two workers each.
@@ -580,13 +612,13 @@ mod tests {
     #[test]
     fn a_worker_that_breaks_ends_the_run() {
         for broken in 0..2 {
-            let mut prepared = prepared();
-            loads(&mut prepared).jobs[broken].specs[1].config.mss = 0;
-            let finished = prepared.run(&mut |_: &View<'_>| ()).unwrap();
-            let report = finished.report;
-            assert!(report.elapsed_ns < 20_000_000_000, "{}", report.elapsed_ns);
-            assert_eq!(report.verdict, Verdict::Incomplete, "{}", report.reason);
-            assert!(report.reason.contains("mss"), "{}", report.reason);
+            let begun = Instant::now();
+            let (mut loads, alarm) = started(both_ends(), |loads| {
+                loads.jobs[broken].specs[1].config.mss = 0;
+            });
+            let why = ended(&mut loads, &alarm);
+            assert!(why.contains("mss"), "{why}");
+            assert!(begun.elapsed().as_secs() < 20);
         }
     }
 
@@ -610,20 +642,19 @@ mod tests {
                 });
             }
         }
-        let mut run = prepare(plan, &Environment::default(), Extras::default()).unwrap();
-        run.spawn(&Arc::default()).unwrap();
-        run.engines[0].begin(wb_machine::clock::monotonic_ns());
-        while loads(&mut run).seen().counters.completed < 100 {
-            std::thread::yield_now();
-        }
-        run.engines[0].stop(Stop::Now);
-        assert_eq!(run.engines[0].join(), None);
-        let begun = std::time::Instant::now();
+        let (mut loads, _alarm) = started(plan, |_| {});
+        eventually("connections complete", || {
+            loads.seen().counters.completed >= 100
+        });
+        loads.stop(Stop::Now);
+        assert_eq!(loads.join(), None);
+        let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(loads)];
+        let begun = Instant::now();
         let mut report = Report::default();
         for _ in 0..TIMES {
             report = Report::default();
-            let none = BTreeMap::new();
-            crate::run::fill(&mut run.engines, &mut report, &none, &none);
+            let none = Default::default();
+            wb_engine::fill_so_far(&mut engines, &mut report, &none, &none);
         }
         let each = begun.elapsed() / TIMES;
         let jobs = report.load.unwrap().jobs;
@@ -635,7 +666,7 @@ mod tests {
         );
     }
 
-    static BREAKS: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    static BREAKS: AtomicBool = AtomicBool::new(false);
 
     /// Clock of a port that breaks on demand.
     fn breaking() -> u64 {
@@ -645,20 +676,33 @@ mod tests {
 
     #[test]
     fn a_worker_that_panics_ends_the_run_and_what_others_counted_is_kept() {
-        let mut prepared = prepared();
         let options = LinkOptions {
             mtu: 9000,
             ..LinkOptions::new("breaking", Clock::Real(breaking))
         };
         let (mut near, _far) = link(&options).unwrap();
-        loads(&mut prepared).ports[0].queues[1] = AnyQueue::Memory(near.queues.remove(0));
-        let mut observer = |view: &View<'_>| {
-            let connections = view.snapshot.totals.connections.unwrap_or_default();
-            BREAKS.store(connections.completed_connections > 0, Ordering::Relaxed);
+        let (mut loads, alarm) = started(both_ends(), |loads| {
+            loads.ports[0].queues[1] = AnyQueue::Memory(near.queues.remove(0));
+        });
+        eventually("a connection completes", || {
+            loads.seen().counters.completed > 0
+        });
+        BREAKS.store(true, Ordering::Relaxed);
+        let why = ended(&mut loads, &alarm);
+        assert!(why.contains("panicked"), "{why}");
+        let ended = Ended {
+            end: End::Fault(why),
+            started_wall_ns: 0,
+            elapsed_ns: 1_000_000_000,
+            lateness: Lateness::default(),
+            clock_step_ns: 0,
+            clock_error_ns: 0,
+            before: Default::default(),
+            after: Default::default(),
+            downs: Default::default(),
         };
-        let report = prepared.run(&mut observer).unwrap().report;
-        assert!(report.elapsed_ns < 20_000_000_000, "{}", report.elapsed_ns);
-        assert!(report.reason.contains("panicked"), "{}", report.reason);
+        let mut report = Report::default();
+        loads.settle(&mut Part::whole(&mut report, JobKind::Load), &ended);
         let client = &report.load.unwrap().jobs[0];
         assert!(client.totals.completed_connections > 0);
     }

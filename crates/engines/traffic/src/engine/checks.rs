@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use crate::{RecordedFrame, Recording, StreamSpec};
 use wb_model::{
     Driver, Plan, Proto, Stream,
     plan::{PortPlan, TrafficJob},
     units::{Mac, Rate, Rational},
 };
-use wb_traffic::{RecordedFrame, Recording, StreamSpec};
 use wb_wire::{ethertype, protocol};
 
 use super::is_tagged;

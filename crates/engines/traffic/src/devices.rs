@@ -9,6 +9,10 @@ use std::{
     time::Duration,
 };
 
+use crate::{
+    DeviceOffload, DeviceTurn, TrafficControl, WatchOutcome, device_sender, run_devices,
+    run_watcher,
+};
 use wb_machine::ethtool::Ethtool;
 use wb_model::{
     Driver, JobKind, Phase, Plan, PortPlan, SendWay, Snapshot,
@@ -17,15 +21,9 @@ use wb_model::{
 };
 use wb_pktgen_device::{Start, Walker};
 use wb_port::{QueuePair, offload::Refusal};
-use wb_traffic::{
-    DeviceOffload, DeviceTurn, TrafficControl, WatchOutcome, device_sender, run_devices,
-    run_watcher,
-};
 use wb_xdp::consume::Consumer;
 
-pub use wb_traffic::{
-    DeviceEnd, DeviceHandle, DeviceOutcome, WatchExtras, WatchHandle, WatchSettings,
-};
+pub use crate::{DeviceEnd, DeviceHandle, DeviceOutcome, WatchExtras, WatchHandle, WatchSettings};
 
 use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Stop};
 use wb_engine::{
@@ -33,14 +31,14 @@ use wb_engine::{
     clock::wall_of_start,
     describe::describe,
     guard::{Guard, Source},
-    opening::Opening,
+    opening::{Opening, check_cpus},
 };
 use wb_open::{
     AnyQueue, OnQueue, OpenPort, StartError, Use, Wire, Workers, find_wire, locate_wire, open_wire,
     require_link,
 };
 
-use crate::{prepare::check_cpus, traffic::live::refuse};
+use crate::engine::live::refuse;
 
 mod live;
 mod report;
@@ -74,13 +72,15 @@ struct WatchSlot {
 }
 
 /// All packet devices of a run, and all ports that watch for their packets.
-pub(crate) struct Devices {
+pub struct Devices {
     plan: Plan,
     ports: Vec<OpenPort>,
     slots: Vec<DeviceSlot>,
-    pub(crate) handles: Vec<Arc<DeviceHandle>>,
+    /// Handles of the devices, in the order of the plan.
+    pub handles: Vec<Arc<DeviceHandle>>,
     watch_slots: Vec<WatchSlot>,
-    pub(crate) watches: Vec<WatchQueue>,
+    /// Queues of the watching ports.
+    pub watches: Vec<WatchQueue>,
     /// Programs that hide the counted packets from the host for as long as they live.
     consumers: Vec<Consumer>,
     /// Programs at the other end that let in the packets made by the kernel.
@@ -110,7 +110,7 @@ impl Devices {
     ///
     /// # Errors
     /// Returns the first problem found. Nothing stays open on error.
-    pub(crate) fn open(
+    pub fn open(
         plan: &Plan,
         walkers: Vec<Walker>,
         opening: &mut Opening<'_>,
@@ -246,7 +246,7 @@ fn consume(wire: &Wire, opening: &mut Opening<'_>) -> Result<Option<Consumer>, S
 
 /// Gives each port of devices or watches the queues it needs. Workers of streams or loads at the same port keep their
 /// queues, and devices and watches get separate queues.
-pub(crate) fn settle_ports(plan: &mut Plan) {
+pub fn settle_ports(plan: &mut Plan) {
     let cpus = online_cpus();
     let works = |kind| matches!(kind, JobKind::Traffic | JobKind::Load);
     let own = plan.ports.iter().map(|port| !plan.users(port).any(works));

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::{LoadOutcome, LoadSnapshot, LoadTotals, PhaseTotals};
 use wb_figures::{Merge, text::time_ns};
-use wb_load::{LoadOutcome, LoadSnapshot, LoadTotals, PhaseTotals};
 use wb_measure::Histogram;
 use wb_measure::NamedHistogram;
 use wb_model::{

@@ -1,4 +1,4 @@
-//! Runs of HTTP loads. This module resolves names and reads files; the engine makes the requests.
+//! The engine of a run: resolves names, reads files and starts the threads that make the requests.
 
 use std::{
     io::ErrorKind,
@@ -11,16 +11,16 @@ use std::{
     time::Duration,
 };
 
+use crate::{
+    HttpDestination, HttpLoad, HttpThreadControl, HttpThreadOutcome, LiveHttpState, RequestFiles,
+    Script, ThreadTask,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Stop};
 use wb_engine::{
     guard::{Guard, needs_no_zone},
     input::{LARGEST_DATA, read_file},
     opening::Environment,
-};
-use wb_http::{
-    HttpDestination, HttpLoad, HttpThreadControl, HttpThreadOutcome, LiveHttpState, RequestFiles,
-    Script, ThreadTask,
 };
 use wb_model::{
     JobKind, Phase, Plan, Snapshot, Summary, counted,
@@ -32,10 +32,8 @@ use wb_model::{
 };
 use wb_open::{LastOutlineRequest, OpenPort, StartError, Workers};
 
-mod over_port;
-mod report;
+pub mod report;
 
-pub(crate) use over_port::{PortHttps, tasks};
 use report::{HttpJobFacts, Via};
 
 /// Descriptors in addition to those of connections: epoll instances, files, and descriptors that the program has open
@@ -57,7 +55,7 @@ struct Job {
 }
 
 /// The HTTP loads of a run.
-pub(crate) struct Https {
+pub struct Https {
     plan: Plan,
     jobs: Vec<Job>,
     workers: Workers<HttpThreadOutcome>,
@@ -72,9 +70,9 @@ pub(crate) struct Https {
 }
 
 /// Folder of a plan, from which relative file names start.
-struct Folder(Option<PathBuf>);
+pub struct RequestFolder(pub Option<PathBuf>);
 
-impl RequestFiles for Folder {
+impl RequestFiles for RequestFolder {
     fn read(&self, path: &str) -> Result<Vec<u8>, String> {
         let place = match &self.0 {
             Some(base) => base.join(path),
@@ -218,13 +216,13 @@ impl Https {
     ///
     /// # Errors
     /// Returns a text that says what cannot be resolved, read or allowed.
-    pub(crate) fn open(
+    pub fn open(
         plan: &Plan,
         scripts: Vec<Scripts>,
         environment: &Environment,
     ) -> Result<Self, StartError> {
         let part = plan.part(JobKind::Http);
-        let files = Folder(environment.base.clone());
+        let files = RequestFolder(environment.base.clone());
         let mut scripts = scripts.into_iter();
         let guard = Guard::of(plan);
         let (mut jobs, mut warnings) = (Vec::new(), Vec::new());
@@ -295,7 +293,7 @@ fn sum_of(threads: impl Iterator<Item = LiveHttpState>) -> LiveHttpState {
 
 /// Records the totals so far, and the number and sum of the response times.
 #[allow(clippy::cast_precision_loss)]
-fn record(row: &mut Row<'_>, totals: &HttpTotals, times: (u64, u64)) {
+pub fn record(row: &mut Row<'_>, totals: &HttpTotals, times: (u64, u64)) {
     for (name, unit, n) in [
         ("sent", "requests", totals.sent),
         ("completed", "requests", totals.completed),
@@ -330,11 +328,11 @@ fn record(row: &mut Row<'_>, totals: &HttpTotals, times: (u64, u64)) {
 }
 
 /// State at a time in ns: the totals so far, and the number and sum of the response times.
-type Moment = (u64, HttpTotals, (u64, u64));
+pub type Moment = (u64, HttpTotals, (u64, u64));
 
 /// Figures of the interval between two times.
 #[allow(clippy::cast_precision_loss)]
-fn between(from: Moment, to: Moment) -> HttpLive {
+pub fn between(from: Moment, to: Moment) -> HttpLive {
     let seconds = to.0.saturating_sub(from.0) as f64 / 1e9;
     let rate = |n: u64| match seconds > 0.0 {
         true => n as f64 / seconds,
@@ -384,7 +382,7 @@ impl Engine for Https {
                         script,
                         control,
                     };
-                    wb_http::run(&load, task)
+                    crate::run(&load, task)
                 };
                 // Plain threads without raised priority: servers on the same machine need the CPU as well.
                 let spawned = self.workers.spawn_plain(format!("wb-http-{index}"), work);
@@ -527,7 +525,7 @@ impl Engine for Https {
 }
 
 /// Sums the totals.
-pub(super) fn sum(totals: impl Iterator<Item = HttpTotals>) -> HttpTotals {
+pub fn sum(totals: impl Iterator<Item = HttpTotals>) -> HttpTotals {
     totals.fold(HttpTotals::default(), |a, b| a + b)
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::{CounterValues, DeviceOutcome, WatchOutcome};
 use wb_measure::{Account, Measurement};
 use wb_model::{
     Lateness, LimitedBy, Limiter, Summary, Totals, counted,
@@ -10,7 +11,6 @@ use wb_model::{
     report::{JobReport, Rates, StreamReport, WorkerReport},
     units::WIRE_OVERHEAD,
 };
-use wb_traffic::{CounterValues, DeviceOutcome, WatchOutcome};
 
 use super::Devices;
 use wb_engine::{End, Ended, Outcome, Part, Stamping};
@@ -24,7 +24,7 @@ use wb_engine::{
 };
 use wb_open::signal_name;
 
-use crate::traffic::live;
+use crate::engine::live;
 
 impl Devices {
     /// Devices that have an account, with their jobs.

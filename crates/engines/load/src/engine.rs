@@ -1,4 +1,4 @@
-//! Runs of loads: clients that open connections and servers that answer, each at a separate port.
+//! The engine of a run: clients that open connections and servers that answer, each at a separate port.
 //!
 //! The account assigns every connection to exactly one outcome.
 //!
@@ -16,6 +16,7 @@ use std::{
     sync::Arc,
 };
 
+use crate::{HttpTask, LoadControl, LoadPlace, LoadSpec};
 use wb_engine::{
     guard::{Guard, Source},
     input,
@@ -25,7 +26,6 @@ use wb_engine::{
     opening::Opening,
     sharing,
 };
-use wb_load::{HttpTask, LoadControl, LoadPlace, LoadSpec};
 use wb_model::{
     JobKind, Plan, PortPlan,
     load::{LoadAnswer, LoadEnd, LoadJob, LoadMessage, LoadShape, LoadTransport},
@@ -36,12 +36,12 @@ use wb_packet::{Fanout, PacketOptions, RxMode};
 use wb_port::PortSteering;
 use wb_wire::{AddrSet, MacAddr, Vlan};
 
-use crate::load::{run::Loads, steering::NextHopQuery};
+use self::{run::Loads, steering::NextHopQuery};
 
 mod control;
 
 mod report;
-pub(crate) mod run;
+pub mod run;
 mod steering;
 
 pub use control::client_shares;
@@ -55,14 +55,16 @@ struct JobSlot {
 
 /// Ends of connections in a run, whichever engine they belong to.
 #[derive(Clone)]
-pub(crate) struct Ends {
+pub struct Ends {
     /// Shapes of the client loads.
     clients: Vec<LoadShape>,
     has_servers: bool,
 }
 
 impl Ends {
-    pub(crate) fn of(plan: &Plan) -> Self {
+    /// Ends of the loads of a plan.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Self {
         let of = |end| plan.loads.iter().filter(move |job| job.end == end);
         Self {
             clients: of(LoadEnd::Client).map(|job| job.shape.clone()).collect(),
@@ -72,7 +74,10 @@ impl Ends {
 }
 
 /// Opens the ports of the plan's loads: one port for each load, in the order of the loads.
-pub(crate) fn open(plan: &Plan, opening: &mut Opening<'_>) -> Result<Vec<OpenPort>, StartError> {
+///
+/// # Errors
+/// Returns the first problem found. Nothing stays open on error.
+pub fn open(plan: &Plan, opening: &mut Opening<'_>) -> Result<Vec<OpenPort>, StartError> {
     // A rate of 0 is useful only if it can be changed during the run.
     let is_client = |job: &&LoadJob| job.end == LoadEnd::Client;
     let mut clients = plan.loads.iter().filter(is_client).peekable();
@@ -102,7 +107,10 @@ pub(crate) fn open(plan: &Plan, opening: &mut Opening<'_>) -> Result<Vec<OpenPor
 /// Finds the next hops of the loads. This is the last step before the loads start.
 ///
 /// `tasks`: requests over the connections, if the connections are those of HTTP jobs.
-pub(crate) fn resolve_jobs(
+///
+/// # Errors
+/// Fails if a neighbour does not answer, a file cannot be read, or the guard refuses an address.
+pub fn resolve_jobs(
     plan: &Plan,
     ports: Vec<OpenPort>,
     ends: &Ends,

@@ -7,8 +7,8 @@ use std::{
     sync::Arc,
 };
 
+use crate::{FollowedRun, OPEN_FLOWS, StreamSpec, range_around};
 use wb_model::{Plan, Proto, Stream, TagKind, stream::PAST_LAST_FLOW, units::Mac};
-use wb_traffic::{FollowedRun, OPEN_FLOWS, StreamSpec, range_around};
 
 use super::{Direction, RunFlows, Streams, checks, is_tagged};
 use wb_engine::{

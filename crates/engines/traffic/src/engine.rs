@@ -5,6 +5,11 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+use crate::{
+    CounterValues, FlowSpace, FollowedRun as OwnRun, OffloadedWorker, PKTGEN_FLOW, RampUp,
+    Receiver, ReceiverSpec, Sender, SenderSpec, SharedCounters, StreamSpec, TrafficControl, Worker,
+    WorkerOutcome, run_offloaded, run_worker,
+};
 use wb_engine::{Ended, Engine, EngineState, LEAD_NS, Launch, Outcome, Part, Stop};
 use wb_engine::{clock::SystemClock, clock::wall_of_start, opening::Opening};
 use wb_machine::clock::wall_ns;
@@ -18,13 +23,8 @@ use wb_open::{
 };
 use wb_packet::{PacketOptions, RxMode};
 use wb_port::{QueuePair, offload::Halt};
-use wb_traffic::{
-    CounterValues, FlowSpace, FollowedRun as OwnRun, OffloadedWorker, PKTGEN_FLOW, RampUp,
-    Receiver, ReceiverSpec, Sender, SenderSpec, SharedCounters, StreamSpec, TrafficControl, Worker,
-    WorkerOutcome, run_offloaded, run_worker,
-};
 
-use crate::traffic::checks::Recordings;
+use crate::engine::checks::Recordings;
 
 mod checks;
 pub(crate) mod live;
@@ -32,7 +32,7 @@ mod path;
 mod report;
 mod resolve;
 
-pub(crate) use path::{Device, Host};
+pub use path::{Device, Host};
 
 /// One direction of a job: streams and the ports they go between.
 struct Direction {
@@ -71,8 +71,9 @@ fn is_tagged(stream: &Stream) -> bool {
 }
 
 /// The streams of a plan with their ports open.
-pub(crate) struct Streams {
-    pub(crate) ports: Vec<OpenPort>,
+pub struct Streams {
+    /// Ports in the order of the plan.
+    pub ports: Vec<OpenPort>,
     recordings: Recordings,
 }
 
@@ -80,7 +81,7 @@ pub(crate) struct Streams {
 ///
 /// # Errors
 /// Returns the first problem found. Nothing stays open on error.
-pub(crate) fn open(plan: &Plan, opening: &mut Opening<'_>) -> Result<Streams, StartError> {
+pub fn open(plan: &Plan, opening: &mut Opening<'_>) -> Result<Streams, StartError> {
     checks::check_port_use(plan)?;
     checks::check_joined(plan)?;
     checks::check_memory(plan)?;
@@ -198,7 +199,7 @@ impl WorkerSlot {
 }
 
 /// All traffic jobs of a run.
-pub(crate) struct Traffic {
+pub struct Traffic {
     plan: Plan,
     ports: Vec<OpenPort>,
     directions: Vec<Direction>,
@@ -224,7 +225,7 @@ impl Traffic {
     ///
     /// # Errors
     /// Fails if a neighbour does not answer.
-    pub(crate) fn resolve(
+    pub fn resolve(
         plan: &Plan,
         streams: Streams,
         opening: &mut Opening<'_>,
@@ -733,7 +734,6 @@ struct Progress {
 #[cfg(test)]
 mod tests {
     use std::{
-        any::Any,
         sync::Mutex,
         thread::{ThreadId, current},
     };
@@ -743,10 +743,8 @@ mod tests {
     use wb_port::offload::ReceiveOffload;
 
     use super::*;
-    use wb_engine::View;
     use wb_engine::opening::Environment;
-
-    use crate::{Extras, prepare};
+    use wb_testing::eventually;
 
     /// Account that records which threads began it.
     #[derive(Clone, Default)]
@@ -806,9 +804,10 @@ mod tests {
             drain: "1ms".parse().unwrap(),
             ..TrafficJob::default()
         });
-        let mut prepared = prepare(plan, &Environment::default(), Extras::default()).unwrap();
-        let engine: &mut dyn Any = &mut *prepared.engines[0];
-        let traffic: &mut Traffic = engine.downcast_mut().unwrap();
+        let environment = Environment::default();
+        let mut opening = Opening::new(&plan, &environment, Vec::new());
+        let streams = open(&plan, &mut opening).unwrap();
+        let mut traffic = Traffic::resolve(&plan, streams, &mut opening).unwrap();
         // Pretends that the receiving port is live.
         traffic.ports[1].facts.driver = Driver::Live.name();
         traffic.ports[1].queues.clear();
@@ -820,7 +819,18 @@ mod tests {
                 receiver: Some(Box::new(account)),
             })
             .into();
-        prepared.run(&mut |_: &View<'_>| ()).unwrap();
+        let alarm = Arc::default();
+        let cpus = vec![Vec::new(); traffic.placed().len()];
+        let launch = Launch {
+            cpus: &cpus,
+            alarm: &alarm,
+        };
+        traffic.spawn(&launch).unwrap();
+        traffic.begin(wb_machine::clock::monotonic_ns() + traffic.lead_ns());
+        eventually("the run ends", || {
+            traffic.state(wb_machine::clock::monotonic_ns()) == EngineState::Over
+        });
+        assert_eq!(traffic.join(), None);
         for account in accounts {
             let begun = account.0.lock().unwrap();
             assert_eq!(begun.first(), Some(&current().id()), "{begun:?}");
