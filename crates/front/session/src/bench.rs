@@ -1,7 +1,7 @@
 //! Benchmarks: the procedures of `wb_bench` on real ports, with the device's own counters.
 //!
 //! A benchmark is an engine like the others. Its single worker makes the trials. Each trial is a separate run, prepared
-//! by [`crate::prepare`]. The device is read before a trial, at an interval during the trial from a dedicated thread,
+//! by [`Prepare`]. The device is read before a trial, at an interval during the trial from a dedicated thread,
 //! and after the trial. A failed reading is counted and ends nothing.
 
 mod findings;
@@ -34,8 +34,12 @@ use wb_engine::{End, Ended, Engine, EngineState, Launch, Observer, Outcome, Part
 use wb_engine::{opening::Environment, signals::Signals};
 use wb_open::{OpenPort, StartError, Workers};
 
-use crate::{Extras, prepare};
 use wb_probe::Watched;
+
+use crate::{extras::Extras, run::Prepared};
+
+/// Prepares a trial, as any other run is prepared.
+pub(crate) type Prepare = fn(Plan, &Environment, Extras) -> Result<Prepared, StartError>;
 
 /// Interval at which a pause checks for signals.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -62,6 +66,7 @@ type News = (Snapshot, Option<LoadReport>);
 /// Trials on real ports.
 struct Ports {
     environment: Environment,
+    prepare: Prepare,
     /// Part of the plan that all trials share.
     base: Plan,
     probes: Arc<Vec<Watched>>,
@@ -208,7 +213,7 @@ impl Bench for Ports {
             i_own_this_network: self.base.i_own_this_network,
             ..plan
         };
-        let prepared = prepare(plan, &self.environment, Extras::default())?;
+        let prepared = (self.prepare)(plan, &self.environment, Extras::default())?;
         if let Some(ready) = self.ready.take() {
             let _ = ready.send(());
         }
@@ -299,6 +304,7 @@ impl Bench for Ports {
 pub(crate) struct Benchmark {
     base: Plan,
     environment: Environment,
+    prepare: Prepare,
     probes: Arc<Vec<Watched>>,
     worker: Workers<BenchOutcome>,
     stop: Arc<AtomicBool>,
@@ -339,7 +345,11 @@ impl Benchmark {
     ///
     /// # Errors
     /// Returns the error of the first probe that cannot be opened.
-    pub(crate) fn open(plan: &Plan, environment: &Environment) -> Result<Self, StartError> {
+    pub(crate) fn open(
+        plan: &Plan,
+        environment: &Environment,
+        prepare: Prepare,
+    ) -> Result<Self, StartError> {
         let (probes, place) = match &plan.procedure {
             Some(Procedure::Lb(lb)) => (&lb.device.probes, "device.probe"),
             Some(Procedure::Suite(_)) => (&plan.probes, "probe"),
@@ -348,6 +358,7 @@ impl Benchmark {
         Ok(Self {
             base: plan.clone(),
             environment: environment.clone(),
+            prepare,
             probes: Arc::new(Watched::open(probes, place)?),
             worker: Workers::new(&Arc::default()),
             stop: Arc::new(AtomicBool::new(false)),
@@ -390,6 +401,7 @@ impl Engine for Benchmark {
         self.news = Some(listener);
         let mut ports = Ports {
             environment: self.environment.clone(),
+            prepare: self.prepare,
             base: self.base.clone(),
             probes: Arc::clone(&self.probes),
             every: match &self.base.procedure {

@@ -10,13 +10,15 @@
 mod bench;
 mod doctor;
 mod environment;
+mod extras;
 mod http_over_port;
 mod prepare;
 mod report;
 mod run;
 
 pub use doctor::{InKernel, in_kernel, xdp_abilities};
-pub use prepare::{Attended, Checked, Extras, Opened, prepare};
+pub use extras::Extras;
+pub use prepare::{Attended, Checked, Opened, prepare};
 pub use run::{Finished, Prepared, StartAt};
 pub use wb_capture::{CaptureExtras, FrameSink, SinkEnd, SinkFlush, SinkFrame};
 pub use wb_engine::{

@@ -7,18 +7,17 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use wb_capture::{CaptureExtras, Captures};
+use wb_capture::Captures;
 use wb_engine::{
     Engine,
     neighbour_responder::ResponderThread,
     neighbours::start_responders,
     opening::{Environment, Opening, check_cpus},
 };
-use wb_http::engine::{Https, Scripts};
+use wb_http::engine::Https;
 use wb_load::{HttpTask, engine as load};
 use wb_model::{JobKind, Plan, plan::PortPlan};
 use wb_open::{OpenPort, StartError};
-use wb_pktgen_device::Walker;
 use wb_probe::Probes;
 use wb_socket::Sockets;
 use wb_traffic::{
@@ -28,27 +27,10 @@ use wb_traffic::{
 
 use crate::{
     bench::Benchmark,
+    extras::Extras,
     http_over_port::{self, PortHttps},
     run::Prepared,
 };
-
-/// Inputs of a run in addition to its plan.
-#[derive(Default)]
-pub struct Extras {
-    /// State of the packet devices from earlier runs, one for each device of the plan. If empty, all devices start
-    /// anew.
-    pub walkers: Vec<Walker>,
-    /// Receiver of frames in addition to the files of a capture or instead of them.
-    pub capture: CaptureExtras,
-    /// If true, socket tests report their progress once per interval of the plan, even if they ask for no interval.
-    pub progress: bool,
-    /// The scripts of HTTP loads, job by job.
-    pub scripts: Vec<Scripts>,
-    /// If true, the report has all distributions at full resolution.
-    pub histograms: bool,
-    /// Control connection of a server that serves only the client at the other end of this connection.
-    pub control_connection: Option<std::net::TcpStream>,
-}
 
 /// Prepares a run: all stages, one after the other.
 ///
@@ -228,7 +210,7 @@ impl Attended<'_> {
             engines.push(Box::new(Probes::open(&plan)?));
         }
         if jobs.has(JobKind::Bench) {
-            engines.push(Box::new(Benchmark::open(&plan, environment)?));
+            engines.push(Box::new(Benchmark::open(&plan, environment, prepare)?));
         }
         // Captures come last, as they may give up the privileges of the process.
         for capture in Captures::open_all(&plan, extras.capture, opening)? {

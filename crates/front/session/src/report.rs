@@ -1,22 +1,35 @@
 //! Makes the report of a run: each engine fills its part, and the accounts of all engines give the verdict.
 
-use wb_engine::clock::clock_report;
+use std::collections::BTreeMap;
+
 use wb_engine::{
     Ended, Outcome,
+    clock::clock_report,
     verdict::{self, Evidence},
 };
 use wb_model::{
-    JobKind, LatenessReport, LimitedBy, Report, Totals, Verdict,
+    JobKind, LatenessReport, LimitedBy, Plan, Report, Totals, Verdict,
     report::{ClockReport, CriterionReport},
     timeline::Distribution,
 };
 
-use crate::{environment::environment, run::Prepared};
+use crate::environment::environment;
+
+/// Facts about a run from before its start.
+pub(crate) struct Known {
+    /// The plan with resolved addresses.
+    pub(crate) plan: Plan,
+    /// Hardware addresses of the neighbours that answered, by port.
+    pub(crate) neighbours: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) warnings: Vec<String>,
+    /// True if the report has all distributions at full resolution.
+    pub(crate) histograms: bool,
+}
 
 /// Completes a report that the engines have filled.
 pub(crate) fn complete(
     report: &mut Report,
-    run: Prepared,
+    run: Known,
     ended: &Ended,
     outcomes: Vec<(JobKind, Outcome)>,
 ) {
@@ -24,7 +37,7 @@ pub(crate) fn complete(
         let neighbours = run.neighbours.get(&port.name);
         port.neighbours = neighbours.cloned().unwrap_or_default();
     }
-    report.criteria = in_order(&run, &outcomes);
+    report.criteria = in_order(&run.plan, &outcomes);
     (report.verdict, report.reason) = judge(ended, report, &outcomes, run.plan.is_endless());
     report.limited_by = limited_by(&outcomes);
     report.lateness = lateness(&outcomes);
@@ -46,7 +59,7 @@ pub(crate) fn complete(
 }
 
 /// Returns the criteria in the plan's order. The engine that measures a criterion has judged it.
-fn in_order(run: &Prepared, all: &[(JobKind, Outcome)]) -> Vec<CriterionReport> {
+fn in_order(plan: &Plan, all: &[(JobKind, Outcome)]) -> Vec<CriterionReport> {
     let judged = |text: &str| {
         let reports = all.iter().flat_map(|(_, o)| &o.criteria);
         // If several captures judged the criterion, a failed result counts first, then a measured one.
@@ -58,7 +71,7 @@ fn in_order(run: &Prepared, all: &[(JobKind, Outcome)]) -> Vec<CriterionReport> 
             .or(reports.first())
             .map(|c| (*c).clone())
     };
-    let criteria = run.plan.criteria.iter();
+    let criteria = plan.criteria.iter();
     criteria.filter_map(|c| judged(&c.to_string())).collect()
 }
 

@@ -486,7 +486,13 @@ impl Prepared {
         wb_engine::fill(&mut report, &mut self.engines, |engine, part| {
             outcomes.push((engine.kind(), engine.settle(part, &ended)));
         });
-        report::complete(&mut report, self, &ended, outcomes);
+        let known = report::Known {
+            plan: self.plan,
+            neighbours: self.neighbours,
+            warnings: self.warnings,
+            histograms: self.histograms,
+        };
+        report::complete(&mut report, known, &ended, outcomes);
         Finished {
             report,
             end: ended.end,

@@ -251,7 +251,47 @@ fn only_the_machine_reads_proc_sys_and_netlink() {
     only(&["machine/"], &["netlink_", "AF_NETLINK"]);
 }
 
-/// All other code gets a queue pair whose driver the compiler knows.
+/// A module of the session uses only those above it in this list.
+#[test]
+fn the_session_is_a_stack_of_modules() {
+    const MODULES: [&str; 8] = [
+        "environment",
+        "report",
+        "run",
+        "extras",
+        "http_over_port",
+        "bench",
+        "prepare",
+        "doctor",
+    ];
+    let place = |path: &str| {
+        let name = path.strip_prefix("front/session/src/")?;
+        let end = name.find(['/', '.'])?;
+        Some(name[..end].to_owned())
+    };
+    let known = |name: &str| MODULES.iter().position(|module| *module == name);
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for (path, text) in sources() {
+        let Some(module) = place(&path).filter(|name| name != "lib") else {
+            continue;
+        };
+        let own = known(&module).unwrap_or_else(|| panic!("{path} is not in the list"));
+        seen += 1;
+        let text: String = working_lines(&text).collect::<Vec<_>>().join("\n");
+        for (at, _) in text.match_indices("crate::") {
+            let used = text[at..].split(';').next().unwrap_or_default();
+            let words = used.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let above = words.filter_map(known).all(|other| other <= own);
+            if !above {
+                wrong.push(format!("{path}: {used}"));
+            }
+        }
+    }
+    assert!(seen >= MODULES.len(), "found only {seen} files");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Other code gets a queue pair whose driver the compiler knows.
 #[test]
 fn only_the_opener_of_ports_names_drivers() {
     let drivers = ["Xdp", "XdpGroup", "Packet", "Memory", "File"];
