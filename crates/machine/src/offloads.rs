@@ -20,7 +20,7 @@ const FOLDER: &str = "offloads";
 /// Offloads in the order of switching off. They are switched on in reverse order, because one may require another.
 const ALL: [Offload; 4] = [Offload::Gro, Offload::Lro, Offload::Tso, Offload::Gso];
 
-/// Interfaces whose offloads this process has switched off, by the numbers of namespace and interface.
+/// Offloads that this process has switched off, by the numbers of namespace and interface.
 static SWITCHED: Mutex<BTreeMap<(u64, u32), Weak<Switched>>> = Mutex::new(BTreeMap::new());
 
 /// Offloads that are off until the last value for their interface is dropped.
@@ -37,6 +37,10 @@ impl OffloadsOff {
         all.retain(|_, switched| switched.strong_count() > 0);
         let place = (namespace.inode(), index);
         if let Some(switched) = all.get(&place).and_then(Weak::upgrade) {
+            // Somebody may have switched them on meanwhile.
+            for offload in &switched.record.offloads {
+                switched.ethtool.set_offload(name, *offload, false)?;
+            }
             return Ok(Self(Some(switched)));
         }
         let switched = Arc::new(Switched::off(namespace, name, index)?);
@@ -47,7 +51,7 @@ impl OffloadsOff {
 
 impl Drop for OffloadsOff {
     fn drop(&mut self) {
-        // Nobody may look for this interface before its offloads are back.
+        // The offloads are restored under the lock, so that a new user does not find them off.
         let _all = SWITCHED.lock().unwrap_or_else(PoisonError::into_inner);
         self.0 = None;
     }

@@ -1,8 +1,9 @@
 //! The capture engine: writes frames from ports into capture files, and accounts for every frame.
 //!
 //! [`Captures`] is the engine: it compiles the filter, opens the ports and starts the threads. Everything else knows
-//! ports by trait, clocks by trait and file formats by `wb_pcapng`. [`Capture::open`] opens the output and creates a seat for each reader. Each reader then runs the
-//! loop [`run_reader`], and one writer runs [`run_writer`]:
+//! ports by trait, clocks by trait and file formats by `wb_pcapng`. The crate prints nothing. [`Capture::open`] opens the
+//! output and creates a seat for each reader. Each reader then runs the loop [`run_reader`], and one writer runs
+//! [`run_writer`]:
 //!
 //! ```text
 //!  RxQueue ──> run_reader ──full buffers──> run_writer ──> file, file1, …

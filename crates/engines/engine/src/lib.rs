@@ -1,7 +1,7 @@
 //! The interface between a run and its engines, and what the engines share: surroundings of a run, neighbours of ports,
 //! the guard, lateness, criteria, and common parts of reports. A run knows no more about any engine.
 
-use std::{any::Any, collections::BTreeMap, os::fd::BorrowedFd, sync::Arc};
+use std::{collections::BTreeMap, os::fd::BorrowedFd, sync::Arc};
 
 use wb_measure::NamedHistogram;
 use wb_model::{
@@ -44,11 +44,6 @@ pub enum End {
 /// Time between the start order and the first frame or connection, for all workers to be ready, in ns.
 pub const LEAD_NS: u64 = 30_000_000;
 
-impl Request {
-    /// All requests.
-    pub const ALL: [Self; 3] = [Self::Counts, Self::Flush, Self::NextFile];
-}
-
 /// Way to stop an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
@@ -78,6 +73,11 @@ pub enum Request {
     Flush,
     /// Begin the next file.
     NextFile,
+}
+
+impl Request {
+    /// All requests, in the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::Counts, Self::Flush, Self::NextFile];
 }
 
 /// Arguments for starting workers.
@@ -239,11 +239,11 @@ impl Outcome {
 }
 
 /// One engine of a run with all its jobs, ready to start.
-pub trait Engine: Any + Send {
+pub trait Engine: Send {
     /// Kind of the engine's jobs.
     fn kind(&self) -> JobKind;
 
-    /// Ports with workers that the session places. Other workers choose their CPUs themselves.
+    /// Ports with workers that the run places on CPUs. Other workers choose their CPUs themselves.
     fn placed(&self) -> &[OpenPort] {
         &[]
     }
@@ -260,10 +260,11 @@ pub trait Engine: Any + Send {
         0
     }
 
-    /// Starts the workers. They wait for [`Engine::begin`]. If one worker cannot be started, all are ended.
+    /// Starts the workers. Those that send wait for [`Engine::begin`]. If one worker cannot be started, all are ended.
     fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError>;
 
-    /// Begins the work after all engines have started. The first frame is due at this monotonic time.
+    /// Begins the work after all engines have started. The first frame is due at this monotonic time. [`Engine::stop`] may
+    /// come first.
     fn begin(&mut self, start_ns: u64);
 
     /// Stops the engine. May be called more than once.

@@ -32,9 +32,11 @@ pub struct Environment {
     pub control: Option<PathBuf>,
     /// Source of rate changes inside this process while a load runs.
     pub steering: Steering,
-    /// Links of ports in memory, if several runs of this process share them. Otherwise each run has its own links.
+    /// Links of ports in memory for runs that start together. Each end can be opened once. Without it each run, and each
+    /// trial of a benchmark, has links of its own.
     pub memory: Option<Arc<Mutex<Registry>>>,
-    /// True if other runs use this process at the same time: no job may change the user of the process.
+    /// True if other runs use this process at the same time: no job may change the user of the process, and servers keep
+    /// its privileges.
     pub shares_process: bool,
 }
 
@@ -70,7 +72,7 @@ impl<'a> Opening<'a> {
         open_virtual(port, used, &mut lock(&self.memory))
     }
 
-    /// Ends the opening of ports: drops the ends of links in memory that nobody opened, unless other runs may open them.
+    /// Call this after all ports are open. It drops the unopened ends of links in memory, unless other runs may open them.
     pub fn finish(&self) {
         if self.environment.memory.is_none() {
             lock(&self.memory).drop_unopened();

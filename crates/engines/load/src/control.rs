@@ -1,4 +1,4 @@
-//! Signals from the session to running workers.
+//! Signals from the engine to running workers.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -7,9 +7,9 @@ use wb_model::load::LoadRate;
 /// Represents `None` in a rate.
 const ABSENT: u64 = u64::MAX;
 
-/// Signals from the session to the workers of one load job.
+/// Signals from the engine to the workers of one load job.
 ///
-/// The session sets `start_at_mono_ns` once all workers are ready, and `stop` when they must drain (servers: when the
+/// The engine sets `start_at_mono_ns` once all workers are ready, and `stop` when they must drain (servers: when the
 /// clients have ended).
 #[derive(Debug)]
 pub struct LoadControl {

@@ -1,9 +1,8 @@
 //! The load engine: opens connections, holds, answers and closes them at a rate, over any port.
 //!
 //! [`engine`] is the engine of a run: it opens ports, starts threads and fills the report. Everything else knows ports by
-//! trait and time by trait, and prints nothing. A job of the plan
-//! ([`wb_model::load::LoadJob`]) becomes a [`LoadSpec`] for each worker. A worker is one loop, [`run_load_worker`],
-//! compiled for each kind of port:
+//! trait and time by trait. The crate prints nothing. A job of the plan ([`wb_model::load::LoadJob`]) becomes a
+//! [`LoadSpec`] for each worker. A worker is one loop, [`run_load_worker`], compiled for each kind of port:
 //!
 //! ```text
 //!  RxQueue ──batch──> wb_tcp::Machine ──answers──> lent slots ──> TxQueue
@@ -21,7 +20,7 @@
 //! reported as open, so `attempted = completed + failed + open` always holds.
 //!
 //! **Workers share nothing.** Each has its own machine and its own tuples, chosen so that their answers arrive at this
-//! worker. The session must arrange this (see [`LoadPlace::steering`]).
+//! worker. The engine must arrange this (see [`LoadPlace::steering`]).
 //!
 //! ```
 //! use wb_load::*;

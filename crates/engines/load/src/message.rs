@@ -6,7 +6,7 @@ use wb_tcp::{Filler, Message, Route, ServerAnswer};
 /// Inputs for messages in addition to the plan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MessageInputs<'a> {
-    /// Contents of the file that the plan names, read by the session.
+    /// Contents of the file that the plan names, read by the engine.
     pub(crate) file: Option<&'a [u8]>,
     /// Host header if the plan has none.
     pub(crate) host: &'a str,

@@ -27,7 +27,7 @@ const MOST_DESTINATIONS: u128 = 65_536;
 /// Overhead of a tunnel per frame, in bytes.
 const TUNNEL: u32 = 50;
 
-/// Environment of a worker, determined by the session.
+/// Environment of a worker, determined by the engine.
 #[derive(Clone, Debug)]
 pub struct LoadPlace<'a> {
     /// The port's Ethernet address.

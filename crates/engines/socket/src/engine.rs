@@ -16,7 +16,7 @@ use std::{
 use crate::{CpuTimes, Host, JobPlace, Resolved, SocketServer, StopRequest, run_job};
 use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Stop};
 use wb_engine::{opening::Environment, signals::Signals};
-use wb_machine::{Ethtool, Namespace, Netlink, user::KeptPrivileges};
+use wb_machine::{Ethtool, Namespace, Netlink, clock::monotonic_ns, user::KeptPrivileges};
 use wb_model::{
     JobKind, Phase, Plan, Snapshot,
     socket::{
@@ -58,7 +58,9 @@ pub struct Sockets {
     signals: Signals,
     stop: Arc<StopRequest>,
     worker: Workers<TaskOutcome>,
+    /// Start of the worker, until it has been given.
     start: Option<Sender<()>>,
+    start_ns: u64,
     live: Receiver<SocketLive>,
     last: Option<SocketLive>,
     outcome: TaskOutcome,
@@ -104,6 +106,7 @@ impl Sockets {
             stop: Arc::new(StopRequest::default()),
             worker: Workers::new(&Arc::default()),
             start: None,
+            start_ns: 0,
             live: channel().1,
             last: None,
             outcome: TaskOutcome::default(),
@@ -115,6 +118,16 @@ impl Sockets {
         match &self.task {
             Some(Task::Serve(server)) => server.local_addresses(),
             _ => Vec::new(),
+        }
+    }
+}
+
+impl Sockets {
+    /// Lets the worker begin if its start has come.
+    fn release(&mut self, now_ns: u64) {
+        if let Some(start) = self.start.take_if(|_| now_ns >= self.start_ns) {
+            // The worker waits for this message.
+            let _ = start.send(());
         }
     }
 }
@@ -158,11 +171,13 @@ impl Engine for Sockets {
         Ok(())
     }
 
-    fn begin(&mut self, _start_ns: u64) {
-        if let Some(start) = self.start.take() {
-            // The worker waits for this message.
-            let _ = start.send(());
-        }
+    fn begin(&mut self, start_ns: u64) {
+        self.start_ns = start_ns;
+        self.release(monotonic_ns());
+    }
+
+    fn due_ns(&self) -> u64 {
+        self.start.as_ref().map_or(u64::MAX, |_| self.start_ns)
     }
 
     fn stop(&mut self, _how: Stop) {
@@ -170,8 +185,9 @@ impl Engine for Sockets {
         self.stop.set();
     }
 
-    fn state(&mut self, _now: u64) -> EngineState {
-        // Looked at first: the run must see the signal before it sees the end that the signal causes.
+    fn state(&mut self, now: u64) -> EngineState {
+        self.release(now);
+        // Read first: the run must see the signal before it sees the end that the signal causes.
         let is_over = self.worker.all_over();
         // Includes the signal that the user has set as the end.
         if self.signals.received().is_some() {
@@ -190,7 +206,7 @@ impl Engine for Sockets {
     /// Returns true for a server without clients.
     fn is_idle(&self) -> bool {
         let idle = |live: SocketLive| live.clients == 0 && live.units == 0;
-        self.only_listens() && self.last.is_none_or(idle)
+        self.start.is_none() && self.only_listens() && self.last.is_none_or(idle)
     }
 
     fn has_news(&mut self) -> bool {

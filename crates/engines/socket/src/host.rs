@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use wb_model::socket::Family;
 
-/// Queries about the machine. The session provides one; tests provide another.
+/// Queries about the machine. The engine provides one; tests provide another.
 pub trait Host: Send + Sync {
     /// Addresses of a name, of the given family, in the resolver's order.
     ///

@@ -1,4 +1,4 @@
-//! State shared by the session and its workers: flags, and counters with one writer each.
+//! State shared by the engine and its workers: flags, and counters with one writer each.
 
 use std::sync::{
     Mutex, MutexGuard, PoisonError, TryLockError,
@@ -9,9 +9,9 @@ use crossbeam_utils::CachePadded;
 use wb_measure::{FlowStats, ShownOutline};
 use wb_port::Notify;
 
-/// Signals between the session and the workers of a run.
+/// Signals between the engine and the workers of a run.
 ///
-/// The session sets `senders_running` and `start_at_mono_ns`, starts the workers, and waits until `senders_running` is
+/// The engine sets `senders_running` and `start_at_mono_ns`, starts the workers, and waits until `senders_running` is
 /// 0 (or sets `stop`). After the drain it sets `end_wall_ns` and `finish`.
 #[derive(Debug)]
 pub struct TrafficControl {

@@ -1,7 +1,8 @@
 //! The traffic engine: sends streams, receives and analyses them.
 //!
 //! [`engine`] and [`devices`] are the engines of a run: they open ports, start threads and fill the report. Everything
-//! else knows ports by trait and clocks by trait, and prints nothing. What a worker does is one loop, [`run_worker`], compiled for each kind of port:
+//! else knows ports by trait and clocks by trait. The crate prints nothing. A worker is one loop, [`run_worker`],
+//! compiled for each kind of port:
 //!
 //! ```text
 //!  Stream ──compile──> frames (templates, modifiers, tag) ─┐

@@ -15,7 +15,7 @@ use crate::{
     WorkerOutcome,
 };
 
-/// Interval between checks of the session's signals.
+/// Interval between checks of the engine's signals.
 const LOOK_NS: u64 = 1_000_000;
 /// Clock comparisons; the quickest one counts.
 const LOOKS: usize = 32;
@@ -59,7 +59,7 @@ fn wall_minus_mono<C: Clock>(control: &TrafficControl, clock: &C) -> u64 {
     }
 }
 
-/// Runs one worker until everything is sent and, if it receives, the session sets `finish`. Calls
+/// Runs one worker until everything is sent and, if it receives, the engine sets `finish`. Calls
 /// [`start_counting`](OffloadedWorker::start_counting) if that has not been done.
 pub fn run_offloaded<C: Clock>(
     mut worker: OffloadedWorker,
@@ -94,7 +94,7 @@ struct OffloadedRun<'a, C: Clock> {
     shared: &'a SharedCounters,
     clock: &'a C,
     sent: Option<SenderOutcome>,
-    /// The session waits for a sender that has not ended.
+    /// The engine waits for a sender that has not ended.
     running: bool,
     started: bool,
     stopped: bool,

@@ -6,7 +6,7 @@ use wb_model::{Stream, units::Rational};
 
 use crate::ramp::RampUp;
 
-/// A stream with the values that the session determined for it.
+/// A stream with the values that the engine determined for it.
 #[derive(Clone, Debug)]
 pub struct StreamSpec {
     /// The stream as planned.

@@ -69,7 +69,7 @@ impl WorkerOutcome {
     }
 }
 
-/// Runs one worker until everything is sent and, if it receives, the session sets `finish`.
+/// Runs one worker until everything is sent and, if it receives, the engine sets `finish`.
 pub fn run_worker<Q: QueuePair, C: Clock>(
     pair: &mut Q,
     worker: Worker,
@@ -176,7 +176,7 @@ struct WorkerRun<'a, T, R, C> {
     stalled: bool,
 }
 
-/// A sender that the session waits for. Decrements the sender count even if the worker panics.
+/// A sender that the engine waits for. Decrements the sender count even if the worker panics.
 struct RunningSender<'a> {
     control: &'a TrafficControl,
     last_departure_wall_ns: u64,
@@ -245,7 +245,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> WorkerRun<'_, T, R, C> {
         if self.receiver.is_none() {
             return Ok(());
         }
-        // All workers end at the same time: the session's, else that of the first worker that gets here.
+        // All workers end at the same time: the engine's, else that of the first worker that gets here.
         let _ = self.control.end_wall_ns.compare_exchange(
             u64::MAX,
             self.clock.wall_ns(),
@@ -364,7 +364,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> WorkerRun<'_, T, R, C> {
         }
     }
 
-    /// Records that the port is exhausted and notifies the session.
+    /// Records that the port is exhausted and notifies the engine.
     #[cold]
     fn mark_exhausted(&mut self) {
         if !self.received_all {

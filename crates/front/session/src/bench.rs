@@ -357,7 +357,10 @@ impl Benchmark {
         };
         Ok(Self {
             base: plan.clone(),
-            environment: environment.clone(),
+            environment: Environment {
+                memory: None,
+                ..environment.clone()
+            },
             prepare,
             probes: Arc::new(Watched::open(probes, place)?),
             worker: Workers::new(&Arc::default()),

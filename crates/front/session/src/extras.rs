@@ -1,4 +1,4 @@
-//! What a run gets in addition to its plan.
+//! Inputs of a run in addition to its plan.
 
 use wb_capture::CaptureExtras;
 use wb_http::engine::Scripts;

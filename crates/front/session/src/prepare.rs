@@ -47,10 +47,10 @@ pub fn prepare(
         .build(extras)
 }
 
-/// First stage: the plan was checked against this machine. It does not change any more.
+/// First stage: the plan was checked against this machine. From here on, only resolved addresses are added to it.
 pub struct Checked<'a> {
     environment: &'a Environment,
-    /// The plan: all jobs have a name, and all ports have queues.
+    /// The plan: all jobs have a name, and all ports of a run have queues.
     plan: Plan,
     /// Jobs that open ports: those of the plan, and a load for each HTTP job over a port.
     jobs: Plan,
@@ -66,8 +66,6 @@ impl<'a> Checked<'a> {
     /// Returns the first problem found.
     pub fn new(mut plan: Plan, environment: &'a Environment) -> Result<Self, StartError> {
         let mut warnings = plan.validate()?;
-        warnings.extend(wb_machine::offloads::repair());
-        warnings.extend(wb_machine::affinity::repair());
         if environment.shares_process {
             check_users(&plan)?;
         }
@@ -75,6 +73,8 @@ impl<'a> Checked<'a> {
         // The trials of a benchmark are prepared one by one, with the ports and jobs of the plan.
         let is_benchmark = plan.has(JobKind::Bench);
         if !is_benchmark {
+            warnings.extend(wb_machine::offloads::repair());
+            warnings.extend(wb_machine::affinity::repair());
             devices::settle_ports(&mut plan);
         }
         check_cpus(&plan)?;
@@ -163,7 +163,9 @@ impl Attended<'_> {
         } = checked;
         let opening = &mut opening;
         let ends = load::Ends::of(&jobs);
-        let carried_ports = loads.split_off(plan.loads.len());
+        // The last loads are those of the HTTP jobs.
+        let own = jobs.loads.len() - tasks.len();
+        let carried_ports = loads.split_off(own);
         let mut prepared = Prepared {
             devices: Vec::new(),
             watches: Vec::new(),
@@ -193,7 +195,7 @@ impl Attended<'_> {
         if !tasks.is_empty() {
             // Criteria judge the requests.
             jobs.criteria.clear();
-            jobs.loads.drain(..plan.loads.len());
+            jobs.loads.drain(..own);
             let loads = load::resolve_jobs(&jobs, carried_ports, &ends, &tasks, opening)?;
             engines.push(Box::new(PortHttps::new(&plan, &tasks, loads)));
         } else if jobs.has(JobKind::Http) {
@@ -213,8 +215,10 @@ impl Attended<'_> {
             engines.push(Box::new(Benchmark::open(&plan, environment, prepare)?));
         }
         // Captures come last, as they may give up the privileges of the process.
-        for capture in Captures::open_all(&plan, extras.capture, opening)? {
-            engines.push(Box::new(capture));
+        if jobs.has(JobKind::Capture) {
+            for capture in Captures::open_all(&plan, extras.capture, opening)? {
+                engines.push(Box::new(capture));
+            }
         }
         opening.finish();
         prepared.plan = plan;
@@ -239,7 +243,7 @@ fn check_users(plan: &Plan) -> Result<(), StartError> {
         None => Ok(()),
         Some((place, _)) => Err(StartError::stream(
             place,
-            "changes the user of the whole process, which carries out other runs too; leave it out",
+            "would change the user of the whole process, which other runs share; remove it",
         )),
     }
 }

@@ -26,15 +26,17 @@ const IDLE_SLEEP_NS: u64 = 1_000_000_000;
 const RECORD_INTERVAL_NS: u64 = 100_000_000;
 /// Interval at which the interface counters are recorded, in ns.
 const COUNTERS_INTERVAL_NS: u64 = 500_000_000;
+/// Time before a given start at which the workers are started, in ns.
+const READY_NS: u64 = 200_000_000;
 /// Time that receiving engines continue for frames in flight after the other engines have ended, in ns.
 const RESIDUE_NS: u64 = 200_000_000;
 
 /// Start of a run: its first frame or connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartAt {
-    /// As soon as the workers are ready.
+    /// The run starts as soon as the workers are ready.
     Now,
-    /// At this time of the wall clock, in ns since 1970.
+    /// The run starts at this time of the wall clock, in ns since 1970. Captures and probes begin up to 0.2 s earlier.
     Wall(u64),
 }
 
@@ -143,22 +145,29 @@ impl Prepared {
     /// Runs the plan to its end, from a given start on.
     ///
     /// # Errors
-    /// As [`Prepared::run`], and [`StartError::TooLate`] if the workers cannot be ready at the start. Nothing is sent
-    /// then.
+    /// Returns the errors of [`Prepared::run`]. Returns [`StartError::TooLate`] if the workers cannot be ready at the
+    /// start; nothing is sent then.
     pub fn run_at(
         mut self,
         start: StartAt,
         observer: &mut dyn Observer,
     ) -> Result<Finished, StartError> {
-        let before = self.counters();
-        let offset = wall_minus_monotonic();
+        let requests = self.signals.requests();
         let alarm = Arc::new(Alarm::default());
         self.signals.wake(&alarm);
+        if let StartAt::Wall(wall_ns) = start {
+            self.sleep_until_shortly_before(wall_ns, &alarm)?;
+        }
+        let before = self.counters();
+        let offset = wall_minus_monotonic();
         self.spawn(&alarm)?;
         let lead = self.engines.iter().map(|e| e.lead_ns()).max().unwrap_or(0);
         let (start_ns, started_wall_ns) = match start {
             StartAt::Now => (monotonic_ns() + lead, wall_ns() + lead),
-            StartAt::Wall(wall_ns) => (self.keep(wall_ns, lead)?, wall_ns),
+            StartAt::Wall(wall_ns) if !self.begins_at_once() => {
+                (self.keep(wall_ns, lead)?, wall_ns)
+            }
+            StartAt::Wall(wall_ns) => (monotonic_ns(), wall_ns),
         };
         for engine in &mut self.engines {
             engine.begin(start_ns);
@@ -169,7 +178,7 @@ impl Prepared {
             end: End::Completed,
             works: self.engines.iter().any(|e| !e.only_listens()),
             works_until: None,
-            requests: self.signals.requests(),
+            requests,
             next_view: start_ns + self.plan.interval.as_nanos(),
             recorder: Recorder::new(self.plan.interval.as_nanos().min(RECORD_INTERVAL_NS)),
             counters_at: None,
@@ -222,6 +231,40 @@ impl Prepared {
             });
         }
         Ok(self.finish(state, started_wall_ns, before, offset))
+    }
+
+    /// Sleeps until the workers have to be started, or until a signal arrives.
+    ///
+    /// # Errors
+    /// [`StartError::TooLate`] if the start has passed.
+    fn sleep_until_shortly_before(
+        &self,
+        start_wall_ns: u64,
+        alarm: &Alarm,
+    ) -> Result<(), StartError> {
+        let early_ns = match self.begins_at_once() {
+            true => 0,
+            false => READY_NS,
+        };
+        loop {
+            // Read again each time, because the wall clock may step.
+            let start_ns = wall_minus_monotonic().monotonic_of(start_wall_ns);
+            let left_ns = start_ns.saturating_sub(monotonic_ns());
+            if left_ns == 0 && early_ns > 0 {
+                let late_ns = monotonic_ns().saturating_sub(start_ns);
+                return Err(StartError::TooLate { late_ns });
+            }
+            if left_ns <= early_ns || self.signals.interrupted().is_some() {
+                return Ok(());
+            }
+            let sleep_ns = (left_ns - early_ns).min(IDLE_SLEEP_NS);
+            alarm.bell.wait(&[], Duration::from_nanos(sleep_ns));
+        }
+    }
+
+    /// Returns true if the work begins when the workers are started: the trials of a benchmark have starts of their own.
+    fn begins_at_once(&self) -> bool {
+        self.plan.procedure.is_some()
     }
 
     /// Returns the monotonic time of a start on the wall clock. Ends the workers if they cannot be ready by then.

@@ -43,9 +43,9 @@ pub enum StartError {
     #[error("ended by {} before the start", signal_name(*.0))]
     Interrupted(i32),
     /// The start that was asked for could not be kept. Nothing was sent.
-    #[error("the start is {late_ns} ns too early: the workers need longer to be ready")]
+    #[error("cannot start at the requested time, which is {:.3} s before the earliest possible start", *late_ns as f64 / 1e9)]
     TooLate {
-        /// Time by which the start lies before the earliest one, in ns.
+        /// Time from the requested start to the earliest possible one, in ns.
         late_ns: u64,
     },
     /// A system operation failed, such as starting a thread.

@@ -75,7 +75,7 @@ impl Use {
 pub struct OpenPort {
     /// The port as the plan has it.
     pub plan: PortPlan,
-    /// What the port is used for.
+    /// Use of the port.
     pub used: Use,
     /// The driver's description of the port.
     pub facts: PortFacts,

@@ -41,7 +41,7 @@ pub struct LoadWorkerSlot {
     pub(super) queue: u32,
     pub(super) cpu: Option<u32>,
     slot: Arc<LoadSlot>,
-    /// What it measured, after its end.
+    /// Measurements of the worker, after its end.
     pub outcome: Option<LoadOutcome>,
     /// CPU time of the worker, in ns.
     pub cpu_ns: u64,

@@ -65,7 +65,7 @@ pub trait DeviceTurn {
 
 /// Runs devices in turn until all have ended. Returns their results in the same order.
 ///
-/// Each device is a sender of `control`: the session sets `senders_running` to their number, and `start_at_mono_ns`;
+/// Each device is a sender of `control`: the engine sets `senders_running` to their number, and `start_at_mono_ns`;
 /// `stop` ends all of them.
 pub fn run_devices<C: Clock>(
     senders: Vec<Box<dyn DeviceTurn + Send>>,
@@ -126,7 +126,7 @@ fn wait<C: Clock>(clock: &C, until_ns: u64) {
     }
 }
 
-/// A device that the session waits for. Decrements the sender count even if the worker panics.
+/// A device that the engine waits for. Decrements the sender count even if the worker panics.
 struct DeviceSlot<'a> {
     control: &'a TrafficControl,
     sender: Option<Box<dyn DeviceTurn + Send>>,

@@ -220,7 +220,7 @@ impl Service {
         state.runs += 1;
         let seed = self.options.plans.seed.wrapping_add(state.runs - 1);
         let jobs = state.folder.start_devices(monotonic_ns(), seed, &self.host);
-        // The rates are those of the run that its devices now tell about.
+        // From here on, the state of the devices is that of the new run.
         if !jobs.is_empty() {
             state.rates = Rates::default();
         }

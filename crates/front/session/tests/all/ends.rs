@@ -177,6 +177,10 @@ fn what_ends_by_itself_takes_those_that_listen_with_it() {
             let connections = report.totals.connections.unwrap();
             let completed = connections.completed_connections;
             assert!(is_late || completed == 60, "{parts:?}: {completed}");
+            assert!(
+                completed > 0 && connections.failed_connections == 0,
+                "{parts:?}"
+            );
         }
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use wb_model::{Plan, Verdict, text::plan_from_toml};
 use wb_session::{
-    Checked, End, Environment, Extras, Finished, Registry, Request, Signals, StartAt, StartError,
+    Checked, End, Environment, Extras, Finished, Observer, Registry, Request, StartAt, StartError,
     View, prepare,
 };
 
@@ -80,13 +80,14 @@ fn runs_at_the_same_time_have_links_frames_and_signals_of_their_own() {
         let others = [1200, 1000]
             .map(|count| scope.spawn(move || run(plan(text, count), &Environment::default())));
         let mut all: Vec<Finished> = others.map(|other| other.join().unwrap()).into();
-        // The other runs have ended, and this one goes on.
+        // The other runs have ended, and this one continues.
         assert!(!stopped.is_finished());
         signals.raise(2);
         all.push(stopped.join().unwrap());
         all
     });
     let offered = |run: &Finished| run.report.totals.offered_frames.unwrap();
+    assert!(offered(&all[2]) > 0);
     assert_eq!([offered(&all[0]), offered(&all[1])], [1200, 1000]);
     for run in &all {
         let totals = &run.report.totals;
@@ -143,7 +144,7 @@ fn a_sender_and_a_receiver_of_two_runs_meet_at_one_time() {
         });
         runs.map(|run| run.join().unwrap())
     });
-    assert_eq!(sent.started, received.started);
+    assert!(sent.elapsed_ns >= 499_000_000, "{}", sent.elapsed_ns);
     assert_eq!(sent.totals.offered_frames, Some(1000));
     assert_eq!(received.totals.received_frames, Some(1000));
     assert_eq!(received.totals.foreign_frames, Some(0));
@@ -154,55 +155,97 @@ fn a_sender_and_a_receiver_of_two_runs_meet_at_one_time() {
 }
 
 #[test]
-fn a_start_that_cannot_be_kept_sends_nothing() {
+fn a_start_in_the_past_sends_nothing() {
     let environment = Environment::default();
     let prepared = prepare(plan(TRIAL, 1000), &environment, Extras::default()).unwrap();
-    let mut views = 0;
-    let refused = prepared.run_at(StartAt::Wall(wall_ns()), &mut |_: &View<'_>| views += 1);
+    let mut observer = Watch::default();
+    let refused = prepared.run_at(StartAt::Wall(wall_ns()), &mut observer);
     let error = refused.unwrap_err();
     assert!(matches!(error, StartError::TooLate { .. }), "{error}");
-    assert_eq!(views, 0);
+    // The workers never began.
+    assert_eq!((observer.started, observer.views), (false, 0));
+}
+
+/// Notes what it is told, and raises a signal when a run has started.
+#[derive(Default)]
+struct Watch {
+    started: bool,
+    views: u32,
+    asked: u32,
+    on_start: Option<Box<dyn Fn()>>,
+    on_view: Option<Box<dyn Fn()>>,
+}
+
+impl Observer for Watch {
+    fn started(&mut self) {
+        self.started = true;
+        self.on_start.iter().for_each(|act| act());
+    }
+
+    fn view(&mut self, view: &View<'_>) {
+        self.views += 1;
+        self.asked += u32::from(view.asked);
+        self.on_view.iter().for_each(|act| act());
+    }
 }
 
 #[test]
 fn a_signal_before_a_distant_start_ends_the_run_at_once() {
-    let environment = Environment::default();
-    let prepared = prepare(plan(TRIAL, 1000), &environment, Extras::default()).unwrap();
-    environment.signals.raise(15);
-    let start = StartAt::Wall(wall_ns() + 60_000_000_000);
-    let began = std::time::Instant::now();
-    let finished = prepared.run_at(start, &mut |_: &View<'_>| {}).unwrap();
-    assert!(began.elapsed() < Duration::from_secs(30));
-    assert_eq!(finished.end, End::Signal(15));
-    assert_eq!(finished.report.verdict, Verdict::Incomplete);
-    assert_eq!(finished.report.totals.offered_frames, Some(0));
+    for raised_by in ["the start", "another thread"] {
+        let environment = Environment::default();
+        let prepared = prepare(plan(TRIAL, 1000), &environment, Extras::default()).unwrap();
+        let signals = environment.signals.clone();
+        let raise = move || {
+            if raised_by == "another thread" {
+                wb_testing::disturb(Duration::from_millis(100));
+            }
+            signals.raise(15);
+        };
+        let raising = thread::spawn(raise);
+        let start = StartAt::Wall(wall_ns() + 60_000_000_000);
+        let began = std::time::Instant::now();
+        let finished = prepared.run_at(start, &mut |_: &View<'_>| {}).unwrap();
+        raising.join().unwrap();
+        assert!(began.elapsed() < Duration::from_secs(30));
+        assert_eq!(finished.end, End::Signal(15));
+        assert_eq!(finished.report.verdict, Verdict::Incomplete);
+        assert_eq!(finished.report.totals.offered_frames, Some(0));
+    }
 }
 
 #[test]
 fn counts_are_shown_when_the_program_asks() {
-    let signals = Signals::none();
-    let environment = Environment {
-        signals: signals.clone(),
-        ..Environment::default()
-    };
+    let environment = Environment::default();
     let mut plan = plan(TRIAL, 1_000_000);
     plan.interval = wb_model::units::Span::from_secs(60);
     let prepared = prepare(plan, &environment, Extras::default()).unwrap();
-    let asking = signals.clone();
-    let mut asked = 0;
-    signals.ask(Request::Counts);
-    let asker = thread::spawn(move || {
-        wb_testing::disturb(Duration::from_millis(100));
-        asking.ask(Request::Counts);
-    });
-    let finished = prepared.run(&mut |view: &View<'_>| {
-        asked += u32::from(view.asked);
-        signals.raise(2);
-    });
-    asker.join().unwrap();
-    assert_eq!(finished.unwrap().end, End::Signal(2));
-    // Not for the request from before the run.
-    assert_eq!(asked, 1);
+    // A request from before the run is not one to this run.
+    environment.signals.ask(Request::Counts);
+    let (asking, ending) = (environment.signals.clone(), environment.signals.clone());
+    let mut observer = Watch {
+        on_start: Some(Box::new(move || asking.ask(Request::Counts))),
+        on_view: Some(Box::new(move || ending.raise(2))),
+        ..Watch::default()
+    };
+    let finished = prepared.run(&mut observer).unwrap();
+    assert_eq!(finished.end, End::Signal(2));
+    assert_eq!(observer.asked, 1);
+}
+
+/// The ports and files of a benchmark are those of its trials: it opens none itself.
+#[test]
+fn a_benchmark_opens_nothing_before_its_trials() {
+    let suite = r#"
+[procedure.suite]
+tests = ["ndr"]
+of = "cps"
+job = "client 1"
+min = "10"
+max = "100"
+"#;
+    let suite = format!("{OTHERS}{suite}");
+    let prepared = prepare(plan(&suite, 0), &Environment::default(), Extras::default()).unwrap();
+    assert_eq!(prepared.port_lines(), [""; 0]);
 }
 
 #[test]
@@ -219,7 +262,7 @@ fn a_run_that_shares_its_process_does_not_change_its_user() {
     assert!(
         error
             .to_string()
-            .contains("capture, user: changes the user"),
+            .contains("capture, user: would change the user"),
         "{error}"
     );
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{LinkOptions, MemoryPort, link};
 use crate::PortError;
 
-/// Memory links of one session. The first caller that opens a name gets the first end, the next caller the second.
+/// Memory links of one run, or of several runs that start together. The first caller that opens a name gets the first end, the next caller the second.
 #[derive(Debug, Default)]
 pub struct Registry {
     links: HashMap<String, Made>,
