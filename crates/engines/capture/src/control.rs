@@ -14,6 +14,7 @@ pub struct CaptureControl {
     limit_reached: AtomicBool,
     flushes: AtomicU64,
     rotations: AtomicU64,
+    readers_due_ns: AtomicU64,
     /// Called when the capture ends without a request: at its limit, or because its output failed.
     pub ended: Notify,
 }
@@ -23,6 +24,17 @@ impl CaptureControl {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Notes the monotonic time from which on the readers should read. A reader that begins later was late.
+    pub fn expect_readers_at(&self, monotonic_ns: u64) {
+        self.readers_due_ns.store(monotonic_ns, Ordering::Release);
+    }
+
+    /// Returns the time from which on the readers should read, if it was set.
+    pub(crate) fn readers_due_ns(&self) -> Option<u64> {
+        let due_ns = self.readers_due_ns.load(Ordering::Acquire);
+        (due_ns > 0).then_some(due_ns)
     }
 
     /// Stops the intake, and ends the capture when everything already received was read and written.

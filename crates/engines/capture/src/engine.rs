@@ -15,7 +15,7 @@ use crate::{
 use jiff::tz::TimeZone;
 use wb_filter::{Ancillary, Program};
 use wb_machine::{
-    clock::wall_ns,
+    clock::{monotonic_ns, wall_ns},
     ethtool::{Ethtool, Offload},
     expression::{LINK_ETHERNET, LiveFilter, compile, compile_live},
     link::XdpProgram,
@@ -609,6 +609,7 @@ impl Captures {
             interface: u32::try_from(slot.port).unwrap_or(u32::MAX),
             control: Arc::clone(&self.control),
         };
+        self.control.expect_readers_at(monotonic_ns());
         let name = format!("wb-capture-{}-{}", port.name, slot.queue_number);
         let (queue, realtime) = (slot.queue, self.job.realtime);
         let broke = |outcome: &ReaderOutcome| outcome.fault.is_some();

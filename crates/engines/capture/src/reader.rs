@@ -243,6 +243,11 @@ impl UnreportedLosses {
 impl<'a, C: Clock> FrameReader<'a, C> {
     fn new(seat: ReaderSeat, interface: u32, control: &'a CaptureControl, clock: &'a C) -> Self {
         let now_ns = clock.monotonic_ns();
+        let mut expected = Turns::default();
+        control
+            .readers_due_ns()
+            .into_iter()
+            .for_each(|due_ns| expected.first_due(due_ns));
         Self {
             control,
             clock,
@@ -259,7 +264,7 @@ impl<'a, C: Clock> FrameReader<'a, C> {
             },
             latest_stamp_ns: 0,
             looked_ns: now_ns,
-            expected: Turns::default(),
+            expected,
             counters_ns: now_ns,
             flushes: control.flush_count(),
         }

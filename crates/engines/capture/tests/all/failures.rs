@@ -399,6 +399,37 @@ fn when_buffers_are_scarce_they_are_stored_and_not_compressed() {
     }
 }
 
+/// The process may be stopped before a reader has begun.
+#[test]
+fn a_reader_that_begins_late_counts_a_stall() {
+    /// A clock that began an hour ago.
+    struct Old(crate::common::RealClock);
+
+    const HOUR_NS: u64 = 3_600_000_000_000;
+
+    impl wb_capture::Clock for Old {
+        fn monotonic_ns(&self) -> u64 {
+            self.0.monotonic_ns() + HOUR_NS
+        }
+
+        fn wall_ns(&self) -> u64 {
+            self.0.wall_ns()
+        }
+    }
+
+    let clock = Old(clock(1));
+    let now_ns = HOUR_NS;
+    for (due_ns, stalls) in [(now_ns - 1_000_000_000, 1), (now_ns + HOUR_NS, 0)] {
+        let capture = wb_capture::Capture::open(&spec(1, None), 1, START_NS).unwrap();
+        let control = CaptureControl::new();
+        control.expect_readers_at(due_ns);
+        let seat = capture.readers.into_iter().next().unwrap();
+        let mut feed = Feed::new(frames(10, 64));
+        let outcome = wb_capture::run_reader(&mut feed, seat, 0, &control, &clock);
+        assert_eq!(outcome.lateness.stalls, stalls, "{:?}", outcome.lateness);
+    }
+}
+
 #[test]
 fn if_the_writer_never_runs_nobody_waits_for_it() {
     let (_dir, path) = scratch();
