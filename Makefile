@@ -33,7 +33,7 @@ target/release/wirebench:
 build: tools
 	$(CARGO) build --release --locked -p wb-cli
 	@cd target/release && objcopy --only-keep-debug wirebench wirebench.debug && \
-	  objcopy --strip-debug --add-gnu-debuglink=wirebench.debug wirebench wirebench.new && mv wirebench.new wirebench
+	  objcopy --strip-all --add-gnu-debuglink=wirebench.debug wirebench wirebench.new && mv wirebench.new wirebench
 
 lint: test-tools
 	scripts/install lint
