@@ -37,7 +37,7 @@ impl OffloadsOff {
         all.retain(|_, switched| switched.strong_count() > 0);
         let place = (namespace.inode(), index);
         if let Some(switched) = all.get(&place).and_then(Weak::upgrade) {
-            // Somebody may have switched them on meanwhile.
+            // Another program may have switched them on since then.
             for offload in &switched.record.offloads {
                 switched.ethtool.set_offload(name, *offload, false)?;
             }

@@ -33,7 +33,7 @@ pub struct Environment {
     /// Source of rate changes inside this process while a load runs.
     pub steering: Steering,
     /// Links of ports in memory for runs that start together. Each end can be opened once. Without it each run, and each
-    /// trial of a benchmark, has links of its own.
+    /// trial of a benchmark, makes new links.
     pub memory: Option<Arc<Mutex<Registry>>>,
     /// True if other runs use this process at the same time: no job may change the user of the process, and servers keep
     /// its privileges.

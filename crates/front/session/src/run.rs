@@ -262,7 +262,7 @@ impl Prepared {
         }
     }
 
-    /// Returns true if the work begins when the workers are started: the trials of a benchmark have starts of their own.
+    /// Returns true if the work begins as soon as the workers are started: a benchmark starts each trial itself.
     fn begins_at_once(&self) -> bool {
         self.plan.procedure.is_some()
     }
@@ -616,6 +616,8 @@ pub(crate) fn clock_step(before: ClockOffset, after: ClockOffset) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use wb_model::JobKind;
+
     use super::*;
 
     #[test]
@@ -628,6 +630,82 @@ mod tests {
         assert!(!lost_carrier("a", &of(2), &of(2)));
         assert!(!lost_carrier("a", &of(1), &BTreeMap::new()));
         assert!(!lost_carrier("b", &of(1), &of(2)));
+    }
+
+    /// An engine whose worker breaks as soon as it works.
+    struct Breaks(wb_open::Workers<()>);
+
+    impl Engine for Breaks {
+        fn kind(&self) -> JobKind {
+            JobKind::Probe
+        }
+
+        fn ports(&self) -> &[wb_open::OpenPort] {
+            &[]
+        }
+
+        fn only_listens(&self) -> bool {
+            false
+        }
+
+        fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
+            self.0 = wb_open::Workers::new(launch.alarm);
+            let work = || panic!("as it is meant to");
+            self.0.spawn("wb-test".to_owned(), None, |()| false, work)
+        }
+
+        fn begin(&mut self, _start_ns: u64) {}
+
+        fn stop(&mut self, _how: Stop) {}
+
+        fn state(&mut self, _now_ns: u64) -> EngineState {
+            match self.0.all_over() {
+                true => EngineState::Over,
+                false => EngineState::Running,
+            }
+        }
+
+        fn fill(&self, _part: &mut wb_engine::Part<'_>) {}
+
+        fn show(&mut self, _snapshot: &mut wb_model::Snapshot, _now_ns: u64) {}
+
+        fn record(&self, _row: &mut wb_model::timeline::Row<'_>) {}
+
+        fn join(&mut self) -> Option<String> {
+            let broke = self.0.join().iter().any(Option::is_none);
+            broke.then(|| "a worker panicked".to_owned())
+        }
+
+        fn settle(
+            &mut self,
+            _part: &mut wb_engine::Part<'_>,
+            _ended: &Ended,
+        ) -> wb_engine::Outcome {
+            wb_engine::Outcome::default()
+        }
+    }
+
+    #[test]
+    fn a_worker_that_panics_ends_the_run_as_incomplete() {
+        let run = Prepared {
+            plan: Plan::default(),
+            engines: vec![Box::new(Breaks(wb_open::Workers::new(&Arc::default())))],
+            _responders: Vec::new(),
+            neighbours: BTreeMap::new(),
+            devices: Vec::new(),
+            watches: Vec::new(),
+            addresses: Vec::new(),
+            warnings: Vec::new(),
+            histograms: false,
+            signals: Signals::none(),
+        };
+        let finished = run.run(&mut |_: &View<'_>| {}).unwrap();
+        assert_eq!(finished.end, End::Fault("a worker panicked".to_owned()));
+        assert_eq!(finished.exit_code(), 4);
+        let report = finished.report;
+        assert_eq!(report.verdict, wb_model::Verdict::Incomplete);
+        assert!(report.reason.contains("panicked"), "{}", report.reason);
+        assert!(report.elapsed_ns < 20_000_000_000, "{}", report.elapsed_ns);
     }
 
     #[test]
