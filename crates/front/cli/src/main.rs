@@ -9,10 +9,11 @@
 mod alias;
 mod args;
 mod commands;
+mod deliver;
 mod help;
 mod metrics;
-mod pktgen;
 mod run;
+
 mod safety;
 mod say;
 mod screen;
@@ -20,58 +21,32 @@ mod stdout;
 
 use std::{ffi::OsString, process::ExitCode};
 
+use anyhow::Context as _;
 use args::Given;
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{ArgMatches, Command};
 use say::say;
 
-/// Network test tool: generates, receives and analyses packets on any NIC.
-#[derive(Parser, Debug)]
-#[command(
-    name = "wirebench",
-    version,
-    max_term_width = 100,
-    after_help = "Start with `wirebench demo`, which needs no hardware and no arguments.\n\
-                  Ports are IF, NODE/IF (an interface in the network namespace NODE), xdp:IF, packet:IF,\n\
-                  live:IF, memory:NAME or file:PATH. `wirebench help COMMAND` has an example for each command."
-)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
+/// Returns the command line of the program: all commands of [`commands::GROUPS`], with help in the layout of [`help`].
+fn command_line() -> Command {
+    help::arranged(declared())
 }
 
-#[derive(Subcommand, Debug)]
-enum Command {
-    Demo(commands::demo::DemoArgs),
-    Doctor(commands::doctor::DoctorArgs),
-    #[command(subcommand)]
-    Lab(commands::lab::LabCommand),
-    Trial(Box<commands::trial::TrialArgs>),
-    Tx(Box<commands::tx::TxArgs>),
-    Rx(commands::rx::RxArgs),
-    Read(Box<commands::read::ReadArgs>),
-    Run(commands::run::RunArgs),
-    Capture(Box<commands::capture::CaptureArgs>),
-    Load(Box<commands::load::LoadArgs>),
-    Http(Box<commands::http::HttpArgs>),
-    Wrk(Box<commands::wrk::WrkArgs>),
-    Netperf(Box<commands::netperf::NetperfArgs>),
-    Netserver(commands::netserver::NetserverArgs),
-    Sweep(Box<commands::sweep::SweepArgs>),
-    #[command(subcommand)]
-    Bench(commands::bench::BenchCommand),
-    Report(commands::report::ReportArgs),
-    #[command(subcommand)]
-    Pktgen(commands::pktgen::PktgenCommand),
-    Stat(Box<commands::stat::StatArgs>),
-    Sar(commands::sar::SarArgs),
-    Linerate(commands::linerate::LinerateArgs),
-    Completions(commands::meta::CompletionsArgs),
-    Man(commands::meta::ManArgs),
-    Schema(commands::meta::SchemaArgs),
-    #[command(hide = true, name = "impair-device")]
-    ImpairDevice(commands::lab::ImpairDeviceArgs),
-    #[command(hide = true, name = screen::GUARD)]
-    ScreenGuard,
+fn declared() -> Command {
+    let (hidden, shown) = commands::GROUPS.split_last().unwrap_or((&("", &[]), &[]));
+    let shown = shown.iter().flat_map(|(_, entries)| *entries);
+    let hidden = hidden.1.iter().map(|entry| entry.command().hide(true));
+    Command::new("wirebench")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Network test tool: generates, receives and analyses packets on any NIC")
+        .max_term_width(100)
+        .after_help(
+            "Start with `wirebench demo`, which needs no hardware and no arguments.\n\
+             Ports are IF, NODE/IF (an interface in the network namespace NODE), xdp:IF, packet:IF,\n\
+             live:IF, memory:NAME or file:PATH. `wirebench help COMMAND` has an example for each command.",
+        )
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(shown.map(commands::Entry::command).chain(hidden))
 }
 
 fn main() -> ExitCode {
@@ -85,7 +60,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let (cli, given) = match parse(words) {
+    let matches = match parse(words) {
         Ok(parsed) => parsed,
         Err(error) => return refuse(&error),
     };
@@ -93,40 +68,10 @@ fn main() -> ExitCode {
         .with_env_filter(tracing_subscriber::EnvFilter::from_env("WIREBENCH_LOG"))
         .with_writer(|| say::Listener)
         .init();
-    let result = match cli.command {
-        Command::Demo(a) => commands::demo::run(&a),
-        Command::Doctor(a) => commands::doctor::run(&a),
-        Command::Lab(c) => commands::lab::run(c),
-        Command::Trial(a) => commands::trial::run(&a),
-        Command::Tx(a) => commands::tx::run(&a),
-        Command::Rx(a) => commands::rx::run(&a),
-        Command::Read(a) => commands::read::run(&a),
-        Command::Run(a) => commands::run::run(&a),
-        Command::Capture(a) => commands::capture::run(&a, &given),
-        Command::Load(a) => commands::load::run(&a, &given),
-        Command::Http(a) => commands::http::run(&a, &given),
-        Command::Wrk(a) => commands::wrk::run(&a),
-        Command::Netperf(a) => commands::netperf::run(&a),
-        Command::Netserver(a) => commands::netserver::run(&a),
-        Command::Sweep(a) => commands::sweep::run(&a),
-        Command::Bench(c) => commands::bench::run(&c),
-        Command::Report(a) => commands::report::run(&a),
-        Command::Pktgen(c) => commands::pktgen::run(c),
-        Command::Stat(a) => commands::stat::run(&a),
-        Command::Sar(a) => commands::sar::run(&a),
-        Command::Linerate(a) => commands::linerate::run(&a),
-        Command::Completions(a) => commands::meta::completions(&a, help::arranged(Cli::command())),
-        Command::Man(a) => commands::meta::man(&a, help::arranged(Cli::command())),
-        Command::Schema(a) => commands::meta::schema(&a),
-        Command::ImpairDevice(a) => commands::lab::impair_device(&a),
-        Command::ScreenGuard => {
-            screen::guard();
-            Ok(0)
-        }
-    };
+    let result = carry_out(&matches);
     metrics::linger();
     match result {
-        Ok(code) => match run::unwritten() {
+        Ok(code) => match deliver::unwritten() {
             Some(fault) => {
                 say(format_args!("wirebench: {fault}"));
                 ExitCode::from(if code == 0 { 4 } else { code })
@@ -145,7 +90,7 @@ fn main() -> ExitCode {
                 Some(wb_session::StartError::Interrupted(n)) => {
                     u8::try_from(128 + n).unwrap_or(130)
                 }
-                _ if error.is::<run::Fault>() => 4,
+                _ if error.is::<deliver::Fault>() => 4,
                 _ => 2,
             })
         }
@@ -160,22 +105,23 @@ fn is_out_of_descriptors(error: &anyhow::Error) -> bool {
 }
 
 /// Parses the command line. `capture -r FILE`, as in tcpdump, means `read`.
-fn parse(mut words: Vec<OsString>) -> Result<(Cli, Given), clap::Error> {
-    let parsed = read_line(&words)?;
-    match &parsed.0.command {
-        Command::Capture(a) if a.reads_a_file() => {
+fn parse(mut words: Vec<OsString>) -> Result<ArgMatches, clap::Error> {
+    let matches = command_line().try_get_matches_from(&words)?;
+    match matches.subcommand() {
+        Some(("capture", own)) if own.contains_id("read") => {
             words[1] = "read".into();
-            read_line(&words)
+            command_line().try_get_matches_from(&words)
         }
-        _ => Ok(parsed),
+        _ => Ok(matches),
     }
 }
 
-fn read_line(words: &[OsString]) -> Result<(Cli, Given), clap::Error> {
-    let mut command = help::arranged(Cli::command());
-    let matches = command.try_get_matches_from_mut(words)?;
-    let cli = Cli::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
-    Ok((cli, Given::new(&command, &matches)))
+/// Runs the command and returns the exit code.
+fn carry_out(matches: &ArgMatches) -> anyhow::Result<u8> {
+    let (name, own) = matches.subcommand().context("clap asks for a command")?;
+    let entry = commands::all().find(|entry| entry.name == name);
+    let entry = entry.context("clap knows the commands of the table only")?;
+    (entry.run)(own, &Given::new(&entry.command(), own))
 }
 
 /// Returns an error with its causes; a cause that is already part of the text is not repeated.
@@ -259,8 +205,6 @@ fn in_one_line(full: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use anyhow::Context;
-
     use super::*;
 
     #[test]
@@ -303,7 +247,7 @@ mod tests {
                 "unexpected argument '-5' found; values cannot be negative; see --help",
             ),
         ] {
-            let error = Cli::try_parse_from(arguments).unwrap_err();
+            let error = declared().try_get_matches_from(arguments).unwrap_err();
             assert_eq!(in_one_line(&error.to_string()), line);
         }
     }

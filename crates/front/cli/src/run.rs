@@ -1,244 +1,184 @@
-//! Runs a plan and shows its progress and results, for all native traffic commands.
+//! Runs a plan, for all commands.
 
 use std::{
-    io::{ErrorKind, IsTerminal, Write},
-    path::{Path, PathBuf},
-    sync::OnceLock,
+    collections::BTreeMap,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
 use anyhow::Result;
 use jiff::tz::TimeZone;
-use wb_model::{JobKind, Plan, Report, Snapshot, bench::BenchLive, text::plan_to_toml};
-use wb_session::{CaptureExtras, Environment, Extras, Finished, PortHint, Signals, View, prepare};
+use wb_model::{JobKind, Plan, Snapshot, bench::BenchLive, text::plan_to_toml, timeline::Timeline};
+use wb_session::{
+    End, Environment, Extras, Finished, Observer, PortHint, Prepared, Signals, View, prepare,
+};
 
 use crate::{
     args::OutputArgs,
+    deliver::{deliver_report, print, show, write_files},
     metrics, safety,
-    say::{say, say_in_passing},
-    screen::{Live, Watched},
-    stdout::stdout,
+    say::say,
+    screen::Live,
 };
 
-/// Returns hints about lab ends, by place.
-pub(crate) fn lab_hints(plan: &Plan) -> std::collections::BTreeMap<String, PortHint> {
-    plan.locators()
-        .filter_map(|locator| {
-            let node = locator.node.as_ref()?;
-            let hint = wb_testbed::find_port(node, &locator.name)?;
-            Some((
-                locator.place(),
-                PortHint {
-                    peer_mac: Some(hint.peer_mac),
-                },
-            ))
+/// One run: a plan and everything that the run needs beside it.
+pub(crate) struct Runner<'a> {
+    pub(crate) plan: Plan,
+    pub(crate) output: &'a OutputArgs,
+    pub(crate) signals: Signals,
+    pub(crate) extras: Extras,
+    /// Folder of the files that the plan names.
+    pub(crate) base: Option<PathBuf>,
+    /// Socket that takes commands during the run.
+    pub(crate) control: Option<PathBuf>,
+    /// True if the screen may open.
+    pub(crate) screen: bool,
+}
+
+/// Output of a command about its run, beside screen, metrics and files.
+pub(crate) trait Show {
+    /// Takes over the start.
+    fn started(&mut self) {}
+
+    /// Takes over a view. `on_screen` is true if the screen shows it.
+    fn view(&mut self, view: &View<'_>, on_screen: bool);
+}
+
+impl<F: FnMut(&View<'_>, bool)> Show for F {
+    fn view(&mut self, view: &View<'_>, on_screen: bool) {
+        self(view, on_screen);
+    }
+}
+
+impl<'a> Runner<'a> {
+    /// Creates a run with the screen that the options permit.
+    pub(crate) fn new(plan: Plan, output: &'a OutputArgs, signals: Signals) -> Self {
+        Self {
+            plan,
+            output,
+            signals,
+            extras: Extras::default(),
+            base: None,
+            control: None,
+            screen: output.has_screen(),
+        }
+    }
+
+    /// Serves metrics if the options ask for it, and does everything that can fail before the first frame.
+    ///
+    /// # Errors
+    /// [`wb_session::StartError`] if the plan cannot run, or the reason why metrics cannot be served.
+    pub(crate) fn prepare(mut self) -> Result<Ready<'a>> {
+        metrics::serve(&self.output.metrics, &self.signals)?;
+        let environment = Environment {
+            hints: lab_hints(&self.plan),
+            signals: self.signals,
+            base: self.base,
+            control: self.control,
+            ..Environment::default()
+        };
+        self.extras.histograms = self.output.histograms;
+        self.extras.capture.zone = TimeZone::system();
+        let prepared = prepare(self.plan, &environment, self.extras)?;
+        Ok(Ready {
+            live: Live::new(&prepared, self.screen, &environment),
+            prepared,
+            output: self.output,
         })
-        .collect()
-}
-
-/// Returns the columns of the terminal on standard error, or a width that fits everywhere.
-pub(crate) fn width() -> usize {
-    let columns =
-        rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |w| usize::from(w.ws_col));
-    if columns == 0 { 100 } else { columns }
-}
-
-/// Returns true if the locale supports characters beyond ASCII.
-pub(crate) fn unicode() -> bool {
-    ["LC_ALL", "LC_CTYPE", "LANG"]
-        .iter()
-        .find_map(|v| std::env::var(v).ok().filter(|v| !v.is_empty()))
-        .is_some_and(|v| v.to_ascii_lowercase().contains("utf"))
-}
-
-/// Prints a snapshot as a live line.
-pub(crate) fn show(snapshot: &Snapshot) {
-    say_in_passing(wb_render::live::line(snapshot, width(), unicode()));
-}
-
-/// Duration from which a trial of a benchmark gets its own live lines.
-const QUIET_TRIAL: Duration = Duration::from_secs(2);
-
-/// Returns true if a snapshot is of a trial that began a moment ago, which gets a line at its end.
-fn is_brief(snapshot: &Snapshot, since: Instant) -> bool {
-    let running = |bench: &BenchLive| bench.trial > 0 && bench.ended.is_none();
-    snapshot.bench.as_ref().is_some_and(running) && since.elapsed() < QUIET_TRIAL
-}
-
-/// Returns true if standard output is a terminal and `NO_COLOR` is unset or empty (<https://no-color.org>).
-pub(crate) fn color() -> bool {
-    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    std::io::stdout().is_terminal() && !refused
-}
-
-/// Returns the text options of a report for this terminal.
-pub(crate) fn text_options(verbose: bool) -> wb_render::text::Options {
-    wb_render::text::Options {
-        color: color(),
-        width: width(),
-        verbose,
     }
 }
 
-/// Failure after something had been started. Exit code 4.
-#[derive(Debug)]
-pub(crate) struct Fault(pub(crate) String);
+/// A run that is ready to start.
+pub(crate) struct Ready<'a> {
+    prepared: Prepared,
+    live: Live,
+    output: &'a OutputArgs,
+}
 
-impl std::fmt::Display for Fault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+impl Ready<'_> {
+    /// Facts about the run.
+    pub(crate) const fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
+    /// Runs the plan to its end and writes the requested files. The terminal is then as before.
+    ///
+    /// # Errors
+    /// If the run cannot start.
+    pub(crate) fn run(self, show: &mut dyn Show) -> Result<Finished> {
+        let mut watched = Watched {
+            live: self.live,
+            show,
+        };
+        let finished = metrics::run(self.prepared, &mut watched)?;
+        write_files(&finished.report, self.output);
+        Ok(finished)
     }
 }
 
-impl std::error::Error for Fault {}
-
-/// Checks before the start that a result can be written at the end.
-///
-/// # Errors
-/// If the file cannot be written.
-pub(crate) fn check_writable(path: &std::path::Path) -> Result<()> {
-    let new = !path.exists();
-    let opened = std::fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(path);
-    opened.map_err(|e| anyhow::anyhow!("cannot write {}: {e}", path.display()))?;
-    if new {
-        let _ = std::fs::remove_file(path);
-    }
-    Ok(())
+/// Observer of a run: screen, then the output of the command.
+struct Watched<'a> {
+    live: Live,
+    show: &'a mut dyn Show,
 }
 
-/// First text that [`print`] could not write.
-static UNWRITTEN: OnceLock<Fault> = OnceLock::new();
+impl Observer for Watched<'_> {
+    fn started(&mut self) {
+        self.show.started();
+    }
 
-/// Records a text or file that could not be written. The first failure decides the exit code; further failures are
-/// printed at once.
-fn record_unwritten(fault: Fault) {
-    if let Err(another) = UNWRITTEN.set(fault) {
-        let _ = writeln!(std::io::stderr(), "wirebench: {another}");
+    fn recorded(&mut self, timeline: &Timeline) {
+        self.live.recorded(timeline);
+    }
+
+    fn view(&mut self, view: &View<'_>) {
+        let on_screen = self.live.view(view);
+        self.show.view(view, on_screen);
     }
 }
 
-/// Writes to standard output; a closed pipe (`| head`) is no error. A run that continues after a failed write reports
-/// the missing output at its end: [`unwritten`].
-pub(crate) fn print(text: &str) {
-    if let Err(fault) = deliver(text) {
-        let _ = UNWRITTEN.set(fault);
-    }
-}
-
-/// Writes the requested files of a run that has just ended. If a file cannot be written, the results are still
-/// printed, and the failure is reported at the end.
-pub(crate) fn write_files(report: &Report, output: &OutputArgs) {
-    write_page(report, output.report.as_deref());
-    if let Some(path) = &output.junit
-        && let Err(e) = std::fs::write(path, wb_render::junit::report(report))
-    {
-        record_unwritten(Fault(format!("cannot write {}: {e}", path.display())));
-    }
-}
-
-/// Writes only the report page.
-pub(crate) fn write_page(report: &Report, path: Option<&Path>) {
-    let Some(path) = path else { return };
-    let run = wb_render::report::Run {
-        name: String::new(),
-        report: report.clone(),
+/// Returns hints about lab ends, by place.
+fn lab_hints(plan: &Plan) -> BTreeMap<String, PortHint> {
+    let hint = |locator: &wb_model::Locator| {
+        let hint = wb_testbed::find_port(locator.node.as_ref()?, &locator.name)?;
+        let peer_mac = Some(hint.peer_mac);
+        Some((locator.place(), PortHint { peer_mac }))
     };
-    if let Err(fault) = crate::commands::report::write(&[run], path) {
-        record_unwritten(fault);
-    }
+    plan.locators().filter_map(hint).collect()
 }
 
-/// Returns the reason why some output is missing, if any.
-pub(crate) fn unwritten() -> Option<&'static Fault> {
-    UNWRITTEN.get()
-}
-
-/// Writes results to standard output; a closed pipe (`| head`) is no error.
+/// Applies the output options to a plan. If they ask for the plan only, prints it and returns false.
 ///
 /// # Errors
-/// If the results cannot be written, for example because the disk is full.
-pub(crate) fn deliver(text: &str) -> Result<(), Fault> {
-    let end = if text.ends_with('\n') { "" } else { "\n" };
-    match stdout().and_then(|mut out| write!(out, "{text}{end}").and_then(|()| out.flush())) {
-        Err(e) if !is_reader_gone(&e) => Err(not_written(&e)),
-        _ => Ok(()),
+/// If an option does not fit the plan, a file cannot be written, or the plan to print is not valid.
+pub(crate) fn is_to_run(plan: &mut Plan, output: &OutputArgs) -> Result<bool> {
+    output.apply(plan)?;
+    if output.print_plan {
+        plan.validate()?;
+        print(&plan_to_toml(plan));
+    }
+    Ok(!output.print_plan)
+}
+
+/// Prints the ports of a run if the options ask for details.
+pub(crate) fn say_ports(run: &Prepared, output: &OutputArgs) {
+    if output.verbose {
+        run.port_lines().iter().for_each(say);
     }
 }
 
-/// Writes a part of endless results. Returns false if nothing reads standard output any more.
-///
-/// # Errors
-/// If the part cannot be written, for example because the disk is full.
-pub(crate) fn deliver_to_reader(text: &str) -> Result<bool, Fault> {
-    let end = if text.ends_with('\n') || text.is_empty() {
-        ""
-    } else {
-        "\n"
-    };
-    match stdout().and_then(|mut out| write!(out, "{text}{end}").and_then(|()| out.flush())) {
-        Err(e) if is_reader_gone(&e) => Ok(false),
-        Err(e) => Err(not_written(&e)),
-        Ok(()) => Ok(true),
-    }
-}
-
-/// Writes a document to standard output. A closed pipe is an error, because a partial document is useless.
-///
-/// # Errors
-/// If the document cannot be written completely.
-pub(crate) fn deliver_document(text: &str) -> Result<(), Fault> {
-    match stdout().and_then(|mut out| writeln!(out, "{text}").and_then(|()| out.flush())) {
-        Err(e) if !is_hung_up(&e) => Err(not_written(&e)),
-        _ => Ok(()),
-    }
-}
-
-/// Returns true if nothing reads standard output any more: its pipe is closed, or its terminal has hung up.
-fn is_reader_gone(error: &std::io::Error) -> bool {
-    error.kind() == ErrorKind::BrokenPipe || is_hung_up(error)
-}
-
-/// Returns true if standard output was a terminal that has hung up. Writes then fail with EIO, as for a broken disk.
-fn is_hung_up(error: &std::io::Error) -> bool {
-    use rustix::fs::{FileType, fstat};
-    let is_device = || {
-        let stat = fstat(std::io::stdout());
-        stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice)
-    };
-    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) && is_device()
-}
-
-/// Creates the fault for results that cannot be written.
-pub(crate) fn not_written(error: &std::io::Error) -> Fault {
-    Fault(format!(
-        "cannot write the results to standard output: {error}"
-    ))
-}
-
-pub(crate) fn deliver_report(report: &Report, output: &OutputArgs) -> Result<(), Fault> {
-    if output.json {
-        deliver_document(&wb_render::json::report(report))
-    } else if output.csv {
-        deliver(&wb_render::csv::report(report))
-    } else if !output.live_json {
-        deliver(&wb_render::text::report(
-            report,
-            &text_options(output.verbose),
-        ))
-    } else {
-        Ok(())
+/// Prints why a run, which `noun` names, ended early.
+pub(crate) fn say_fault(finished: &Finished, noun: &str) {
+    if let End::Fault(text) = &finished.end {
+        say(format_args!(
+            "wirebench: the {noun} ended by a fault: {text}"
+        ));
     }
 }
 
 /// Runs a plan with the output options. Returns the exit code.
 pub(crate) fn run_plan(mut plan: Plan, output: &OutputArgs, base: Option<PathBuf>) -> Result<u8> {
-    output.apply(&mut plan)?;
-    if output.print_plan {
-        plan.validate()?;
-        print(&plan_to_toml(&plan));
+    if !is_to_run(&mut plan, output)? {
         return Ok(0);
     }
     safety::confirm(&mut plan)?;
@@ -257,48 +197,35 @@ pub(crate) fn carry_out(
         true => Signals::install_for_capture()?,
         false => Signals::install()?,
     };
-    metrics::serve(&output.metrics, &signals)?;
-    let environment = Environment {
-        hints: lab_hints(&plan),
-        signals,
-        base,
-        ..Environment::default()
-    };
-    let (quiet, live_json, kind) = (output.quiet, output.live_json, plan.kind.clone());
-    let extras = Extras {
-        progress: live_json || !quiet,
-        histograms: output.histograms,
-        capture: CaptureExtras {
-            sink: None,
-            zone: TimeZone::system(),
-        },
-        ..Extras::default()
-    };
-    let prepared = prepare(plan, &environment, extras)?;
-    if output.verbose {
-        prepared.port_lines().iter().for_each(say);
-    }
-    for address in prepared.addresses().iter().filter(|_| !quiet) {
-        say(format_args!("listening at {address}"));
+    let kind = plan.kind.clone();
+    let mut runner = Runner::new(plan, output, signals);
+    runner.base = base;
+    runner.extras.progress = output.live_json || !output.quiet;
+    let ready = runner.prepare()?;
+    say_ports(ready.prepared(), output);
+    for address in ready.prepared().addresses() {
+        if !output.quiet {
+            say(format_args!("listening at {address}"));
+        }
     }
     let mut shown = Instant::now();
-    let mut watched = Watched {
-        live: Live::new(&prepared, output.has_screen(), &environment),
-        tell: |view: &View<'_>, on_screen| {
-            if live_json {
-                print(&wb_render::json::snapshot(&kind, &view.snapshot));
-            } else if !(quiet || on_screen || is_brief(&view.snapshot, shown)) {
-                show(&view.snapshot);
-                shown = Instant::now();
-            }
-        },
-    };
-    let finished = metrics::run(prepared, &mut watched)?;
-    write_files(&finished.report, output);
-    // Restores the terminal before anything is printed.
-    drop(watched);
-    if let wb_session::End::Fault(text) = &finished.end {
-        say(format_args!("wirebench: the run ended by a fault: {text}"));
-    }
+    let finished = ready.run(&mut |view: &View<'_>, on_screen: bool| {
+        if output.live_json {
+            print(&wb_render::json::snapshot(&kind, &view.snapshot));
+        } else if !(output.quiet || on_screen || is_brief(&view.snapshot, shown)) {
+            show(&view.snapshot);
+            shown = Instant::now();
+        }
+    })?;
+    say_fault(&finished, "run");
     Ok(finished)
+}
+
+/// Duration from which a trial of a benchmark gets its own live lines.
+const QUIET_TRIAL: Duration = Duration::from_secs(2);
+
+/// Returns true if a snapshot is of a trial that began a moment ago, which gets a line at its end.
+fn is_brief(snapshot: &Snapshot, since: Instant) -> bool {
+    let running = |bench: &BenchLive| bench.trial > 0 && bench.ended.is_none();
+    snapshot.bench.as_ref().is_some_and(running) && since.elapsed() < QUIET_TRIAL
 }

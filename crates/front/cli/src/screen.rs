@@ -26,12 +26,12 @@ use rustix::{
     termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termios},
 };
 use wb_model::{JobKind, Phase, Plan, Report, Snapshot, timeline::Timeline};
-use wb_session::{Environment, Observer, Prepared, Signals, Steer, Steering, View};
+use wb_session::{Environment, Prepared, Signals, Steer, Steering, View};
 use wb_tui::{About, Action, Keys, Reading, Screen};
 
 use self::pane::Pane;
 use crate::{
-    run::{color, unicode},
+    deliver::{color, unicode},
     say::say_as_is,
 };
 
@@ -233,24 +233,6 @@ impl Live {
             Some(progress) => s.elapsed_ns as f64 / progress > LEAST.as_nanos() as f64 * 1.01,
             None => self.planned.unwrap_or_default() > LEAST || self.started.elapsed() >= LEAST,
         }
-    }
-}
-
-/// Observer that shows a run on the screen and passes each view to another observer, with a flag that is true if the
-/// screen shows the view.
-pub(crate) struct Watched<F> {
-    pub(crate) live: Live,
-    pub(crate) tell: F,
-}
-
-impl<F: FnMut(&View<'_>, bool)> Observer for Watched<F> {
-    fn recorded(&mut self, timeline: &Timeline) {
-        self.live.recorded(timeline);
-    }
-
-    fn view(&mut self, view: &View<'_>) {
-        let shown = self.live.view(view);
-        (self.tell)(view, shown);
     }
 }
 

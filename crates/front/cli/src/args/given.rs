@@ -11,7 +11,7 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// Collects the options from the parsed matches, without positional arguments.
+    /// Collects the options from the parsed matches of a command, without positional arguments.
     pub(crate) fn new(mut command: &Command, mut matches: &ArgMatches) -> Self {
         while let Some((name, below)) = matches.subcommand() {
             let Some(inner) = command.find_subcommand(name) else {

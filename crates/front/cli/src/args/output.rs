@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use wb_model::{Criterion, Plan, criteria, units::Span};
 
-use crate::{commands::report, metrics::MetricsArgs, run::check_writable};
+use crate::{commands::report, deliver::check_writable, metrics::MetricsArgs};
 
 /// Options for output, criteria and safety.
 #[derive(Args, Clone, Debug, Default)]

@@ -14,7 +14,6 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::{ArgAction, Args};
-use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::Serialize;
 use wb_machine::expression::{LINK_ETHERNET, compile};
@@ -25,23 +24,19 @@ use wb_model::{
     criteria::{self, CriterionLimit},
     report::CaptureReport,
     schema::mismatch,
-    text::plan_to_toml,
-    timeline::Timeline,
     units::Span,
 };
 use wb_session::input::read_text;
-use wb_session::{
-    CaptureExtras, Environment, Extras, FrameSink, Observer, Prepared, Signals, View, prepare,
-};
+use wb_session::{FrameSink, Prepared, Signals, View};
 use wb_tcpdump::{closing, print::LinkType};
 
 use self::lines::{Beside, Lines, Printing};
 use crate::{
-    args::{Given, PrintArgs, Refused, Row, Table, count_in},
-    metrics::{self, MetricsArgs},
-    run::{Fault, deliver, deliver_document, not_written, print, write_page},
+    args::{Given, OutputArgs, PrintArgs, Refused, Row, Table, count_in},
+    deliver::{Fault, deliver, deliver_document, not_written, print},
+    metrics::MetricsArgs,
+    run::{Runner, Show, is_to_run, say_fault, say_ports},
     say::{say, say_as_is, say_in_passing},
-    screen::Live,
     stdout::stdout,
 };
 
@@ -201,11 +196,6 @@ fn direction(text: &str) -> Result<Direction, String> {
 }
 
 impl CaptureArgs {
-    /// Returns true if the command line reads files instead of capturing.
-    pub(crate) fn reads_a_file(&self) -> bool {
-        !self.read.is_empty()
-    }
-
     /// Returns true if frames are printed.
     fn prints(&self) -> bool {
         let document = self.json || self.csv || self.live_json;
@@ -215,9 +205,6 @@ impl CaptureArgs {
     /// Checks for refused options, an unwritable report, and several outputs on standard output.
     fn check(&self) -> Result<()> {
         self.refused.check()?;
-        if let Some(path) = self.report.as_deref().filter(|_| !self.print_plan) {
-            super::report::check(path)?;
-        }
         let to_stdout = self.output.write.as_deref() == Some("-");
         let users = [
             (to_stdout, "-w -"),
@@ -254,6 +241,22 @@ impl CaptureArgs {
             262_144
         } else {
             self.snap_len
+        }
+    }
+
+    /// Returns the options that all native commands have.
+    fn native(&self) -> OutputArgs {
+        OutputArgs {
+            json: self.json,
+            csv: self.csv,
+            live_json: self.live_json,
+            report: self.report.clone(),
+            metrics: self.metrics.clone(),
+            print_plan: self.print_plan,
+            verbose: self.verbose > 0 && !self.prints(),
+            quiet: self.quiet || self.prints(),
+            plain: self.plain,
+            ..OutputArgs::default()
         }
     }
 
@@ -335,49 +338,19 @@ pub(crate) fn run(args: &CaptureArgs, given: &Given) -> Result<u8> {
         print(&text);
         return Ok(0);
     }
-    let (plan, notes) = args.plan()?;
+    let (mut plan, notes) = args.plan()?;
     for note in notes {
         say(format_args!("wirebench: {note}"));
     }
-    if args.print_plan {
-        plan.validate()?;
-        print(&plan_to_toml(&plan));
+    let output = args.native();
+    if !is_to_run(&mut plan, &output)? {
         return Ok(0);
     }
     let lines = match args.prints() {
         true => Some(args.lines(&plan)?),
         false => None,
     };
-    capture(
-        plan,
-        Shown {
-            verbose: args.verbose > 0 && lines.is_none(),
-            quiet: args.quiet || lines.is_some(),
-            json: args.json,
-            csv: args.csv,
-            live_json: args.live_json,
-            plain: args.plain,
-            report: args.report.clone(),
-            metrics: args.metrics.clone(),
-            stats_file: args.stats_file.clone(),
-            lines,
-        },
-    )
-}
-
-/// Output of a capture.
-pub(crate) struct Shown {
-    pub(crate) verbose: bool,
-    pub(crate) quiet: bool,
-    pub(crate) json: bool,
-    pub(crate) csv: bool,
-    pub(crate) live_json: bool,
-    pub(crate) plain: bool,
-    pub(crate) report: Option<PathBuf>,
-    pub(crate) metrics: MetricsArgs,
-    pub(crate) stats_file: Option<PathBuf>,
-    /// Printer of the frames, if frames are printed.
-    pub(crate) lines: Option<Lines>,
+    capture(plan, &output, args.stats_file.as_deref(), lines)
 }
 
 type Sink = Box<dyn FrameSink>;
@@ -396,46 +369,36 @@ fn sink(plan: &Plan, lines: Option<Lines>) -> Result<(Option<Sink>, Option<Print
 }
 
 /// Runs a capture plan. Returns the exit code.
-pub(crate) fn capture(plan: Plan, mut shown: Shown) -> Result<u8> {
-    let environment = Environment {
-        signals: Signals::install_for_capture()?,
-        ..Environment::default()
-    };
-    metrics::serve(&shown.metrics, &environment.signals)?;
+fn capture(
+    plan: Plan,
+    output: &OutputArgs,
+    stats_file: Option<&Path>,
+    lines: Option<Lines>,
+) -> Result<u8> {
+    let signals = Signals::install_for_capture()?;
     let snap_len = plan.captures.first().map_or(262_144, |c| c.snap_len);
-    let (sink, printing) = sink(&plan, shown.lines.take())?;
-    let extras = Extras {
-        capture: CaptureExtras {
-            sink,
-            zone: TimeZone::system(),
-        },
-        ..Extras::default()
-    };
-    let prepared = prepare(plan, &environment, extras)?;
-    if shown.verbose {
-        prepared.port_lines().iter().for_each(say);
-    }
-    for warning in prepared.warnings() {
+    let (sink, printing) = sink(&plan, lines)?;
+    let mut runner = Runner::new(plan, output, signals.clone());
+    runner.extras.capture.sink = sink;
+    let ready = runner.prepare()?;
+    say_ports(ready.prepared(), output);
+    for warning in ready.prepared().warnings() {
         say(format_args!("wirebench: {warning}"));
     }
-    let machine = shown.json || shown.csv || shown.live_json;
-    let wanted = !(shown.quiet || shown.plain || machine);
     let mut teller = Teller {
-        live: Live::new(&prepared, wanted, &environment),
-        names: interfaces(&prepared),
+        names: interfaces(ready.prepared()),
         snap_len,
-        shown: &shown,
+        output,
+        stats_file,
         last: Last::default(),
         stats_failed: false,
     };
-    let finished = metrics::run(prepared, &mut teller)?;
-    let unprinted = printing.map_or(0, |p| p.end(|| environment.signals.hurry()));
+    let finished = ready.run(&mut teller)?;
+    let unprinted = printing.map_or(0, |p| p.end(|| signals.hurry()));
     let report = &finished.report;
-    write_page(report, shown.report.as_deref());
-    drop(teller);
     // Written first, so that a process that waits for the last line finds the file. The account is printed even if
     // this fails.
-    let saved = match &shown.stats_file {
+    let saved = match stats_file {
         Some(path) => replace(
             path,
             &(wb_render::json::report(report)
@@ -456,18 +419,14 @@ pub(crate) fn capture(plan: Plan, mut shown: Shown) -> Result<u8> {
             counted(unprinted, "frame was", "frames were")
         ));
     }
-    if let wb_session::End::Fault(text) = &finished.end {
-        say(format_args!(
-            "wirebench: the capture ended by a fault: {text}"
-        ));
-    }
+    say_fault(&finished, "capture");
     let is_good = matches!(report.verdict, Verdict::Pass | Verdict::Completed);
     if !is_good && !report.criteria.is_empty() {
         say(format_args!("# wirebench: {}", report.reason));
     }
-    if shown.json {
+    if output.json {
         deliver_document(&wb_render::json::report(report))?;
-    } else if shown.csv {
+    } else if output.csv {
         deliver(&wb_render::csv::report(report))?;
     }
     saved?;
@@ -497,15 +456,15 @@ fn interfaces(prepared: &Prepared) -> String {
 
 /// Observer that reports the progress of a capture in tcpdump's words.
 struct Teller<'a> {
-    live: Live,
     names: String,
     snap_len: u32,
-    shown: &'a Shown,
+    output: &'a OutputArgs,
+    stats_file: Option<&'a Path>,
     last: Last,
     stats_failed: bool,
 }
 
-impl Observer for Teller<'_> {
+impl Show for Teller<'_> {
     fn started(&mut self) {
         say_as_is(closing::listening_line(
             &self.names,
@@ -514,12 +473,7 @@ impl Observer for Teller<'_> {
         ));
     }
 
-    fn recorded(&mut self, timeline: &Timeline) {
-        self.live.recorded(timeline);
-    }
-
-    fn view(&mut self, view: &View<'_>) {
-        let on_screen = self.live.view(view);
+    fn view(&mut self, view: &View<'_>, on_screen: bool) {
         let Some(capture) = &view.report.capture else {
             return;
         };
@@ -531,12 +485,12 @@ impl Observer for Teller<'_> {
                 0,
             ));
         }
-        if self.shown.live_json {
+        if self.output.live_json {
             print(&wb_render::json::snapshot("capture", &view.snapshot));
-        } else if !(self.shown.quiet || view.done || on_screen) {
+        } else if !(self.output.quiet || view.done || on_screen) {
             say_in_passing(self.last.line(view, capture));
         }
-        if let Some(path) = &self.shown.stats_file
+        if let Some(path) = self.stats_file
             && !self.stats_failed
             && let Err(error) = save_stats(path, view, capture)
         {

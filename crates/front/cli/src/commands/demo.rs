@@ -16,7 +16,7 @@ use wb_model::{
     units::{FrameSize, Rate, Rational, SizeModel, Span},
 };
 use wb_render::{figures, report::Run, table::Table};
-use wb_session::{End, Environment, Signals, View};
+use wb_session::{End, Signals, View};
 use wb_testbed::{
     Lab, LabKind, LabOptions,
     impair::{DirectionCounters, ImpairOptions, Loss},
@@ -24,7 +24,9 @@ use wb_testbed::{
 
 use super::{lab::gain_privileges, report};
 use crate::{
-    run::{Fault, check_writable, deliver, lab_hints, print, show},
+    args::OutputArgs,
+    deliver::{Fault, check_writable, deliver, print, show},
+    run::Runner,
     say::say_in_passing,
 };
 
@@ -144,13 +146,10 @@ impl Tour<'_> {
         if !self.args.quiet {
             say_in_passing(name);
         }
-        let environment = Environment {
-            hints: lab_hints(&plan),
-            signals: self.signals.clone(),
-            ..Environment::default()
-        };
-        let quiet = self.args.quiet;
-        let finished = wb_session::run(plan, &environment, &mut |view: &View<'_>| {
+        let (quiet, output) = (self.args.quiet, OutputArgs::default());
+        let mut runner = Runner::new(plan, &output, self.signals.clone());
+        runner.screen = false;
+        let finished = runner.prepare()?.run(&mut |view: &View<'_>, _: bool| {
             if !quiet {
                 show(&view.snapshot);
             }

@@ -14,7 +14,7 @@ use wb_model::Locator;
 use wb_render::findings::{Finding, Level};
 
 use crate::{
-    run::{color, print, width},
+    deliver::{color, print, width},
     say::say,
 };
 

@@ -20,7 +20,7 @@ use wb_testbed::{
     impair::{DeviceCounters, DirectionCounters, ImpairOptions, Loss},
 };
 
-use crate::{args::count_in, run::print, say::say};
+use crate::{args::count_in, deliver::print, say::say};
 
 /// Manage labs: network namespaces and links, with or without a device under test.
 #[derive(Subcommand, Debug)]
@@ -363,7 +363,7 @@ pub(crate) fn gain_privileges() -> Result<bool> {
     Ok(true)
 }
 
-pub(crate) fn run(command: LabCommand) -> Result<u8> {
+pub(crate) fn run(command: &LabCommand) -> Result<u8> {
     match command {
         LabCommand::Up(args) => {
             args.topology.check()?;
@@ -379,7 +379,7 @@ pub(crate) fn run(command: LabCommand) -> Result<u8> {
             });
             Ok(0)
         }
-        LabCommand::Down(args) => down(&args),
+        LabCommand::Down(args) => down(args),
         LabCommand::Ls(args) => {
             let list = wb_testbed::list_labs()?;
             if args.json {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::run::{print, width};
+use crate::deliver::{print, width};
 
 /// Print theoretical frame rates according to RFC 5180 appendix A, for any speeds and sizes.
 #[derive(Args, Debug)]

@@ -13,15 +13,14 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use wb_dperf::statistics::StatisticsBlock;
-use wb_model::{Plan, load::LoadEnd, text::plan_to_toml};
-use wb_session::{Environment, Extras, Signals, View, client_shares, prepare};
+use wb_model::{Plan, load::LoadEnd};
+use wb_session::{Signals, View, client_shares};
 
 use crate::{
     args::{Given, OutputArgs, UnsentArgs, count_in},
-    metrics,
-    run::{Fault, deliver, deliver_document, deliver_report, lab_hints, print, show, write_files},
+    deliver::{Fault, deliver, deliver_document, deliver_report, print, show},
+    run::{Runner, is_to_run, say_fault, say_ports},
     say::say,
-    screen::{Live, Watched},
 };
 
 /// Load a device with connections: as client, as server, or as both ends.
@@ -236,30 +235,16 @@ pub(crate) fn run_load(
     mut printer: Option<dperf::Printer>,
 ) -> Result<u8> {
     let output = shown.output;
-    output.apply(&mut plan)?;
-    if output.print_plan {
-        plan.validate()?;
-        print(&plan_to_toml(&plan));
+    if !is_to_run(&mut plan, output)? {
         return Ok(0);
     }
-    let environment = Environment {
-        hints: lab_hints(&plan),
-        signals: Signals::install()?,
-        base,
-        control,
-        ..Environment::default()
-    };
-    metrics::serve(&output.metrics, &environment.signals)?;
     let kind = plan.kind.clone();
-    let extras = Extras {
-        histograms: output.histograms,
-        ..Extras::default()
-    };
-    let prepared = prepare(plan, &environment, extras)?;
-    if output.verbose {
-        prepared.port_lines().iter().for_each(say);
-    }
-    let tell = |view: &View, on_screen| {
+    let mut runner = Runner::new(plan, output, Signals::install()?);
+    (runner.base, runner.control) = (base, control);
+    runner.screen &= !shown.as_dperf;
+    let ready = runner.prepare()?;
+    say_ports(ready.prepared(), output);
+    let finished = ready.run(&mut |view: &View<'_>, on_screen: bool| {
         let block = printer.as_mut().and_then(|printer| printer.second(view));
         if output.live_json {
             let line = wb_render::json::snapshot(&kind, &view.snapshot);
@@ -272,15 +257,7 @@ pub(crate) fn run_load(
         } else if !(output.quiet || on_screen) {
             show(&view.snapshot);
         }
-    };
-    let wanted = output.has_screen() && !shown.as_dperf;
-    let mut watched = Watched {
-        live: Live::new(&prepared, wanted, &environment),
-        tell,
-    };
-    let finished = metrics::run(prepared, &mut watched)?;
-    write_files(&finished.report, output);
-    drop(watched);
+    })?;
     let delivered = match &printer {
         Some(printer) if output.json => {
             let report = wb_render::json::report(&finished.report);
@@ -289,9 +266,7 @@ pub(crate) fn run_load(
         Some(printer) if shown.as_dperf => deliver(&printer.total_text()),
         _ => deliver_report(&finished.report, output),
     };
-    if let wb_session::End::Fault(text) = &finished.end {
-        say(format_args!("wirebench: the run ended by a fault: {text}"));
-    }
+    say_fault(&finished, "run");
     delivered?;
     let code = finished.exit_code();
     if code == 3 && crate::alias::is_link("dperf") {

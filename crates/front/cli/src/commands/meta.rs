@@ -8,14 +8,14 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use serde_json::Value;
 use wb_model::{LiveLine, Plan, Report, bench::LbFile};
+use wb_pktgen_folder::{PgrxDocument, PktgenDeviceDocument};
 
 use crate::{
     commands::{
         bench::compare::CompareDocument, capture::CaptureStatsDocument, demo::DemoDocument,
         doctor::DoctorDocument, lab::LabDocument, read::ReadDocument, selftest::SelfTestDocument,
     },
-    pktgen::{PgrxDocument, PktgenDeviceDocument},
-    run::print,
+    deliver::print,
 };
 
 /// Print the completion script of a shell.

@@ -4,18 +4,15 @@ use std::io::Write;
 
 use anyhow::Result;
 use clap::Args;
-use wb_model::{
-    socket::{SocketJob, SocketJobReport},
-    text::plan_to_toml,
-};
+use wb_model::socket::{SocketJob, SocketJobReport};
 use wb_netperf::{ConnectionEnds, FigureSelection, NetperfCommand, ProgramExit, SpecialAction};
 use wb_session::input::read_text;
-use wb_session::{Environment, Extras, Signals, View, data_ends, prepare};
+use wb_session::{Signals, View, data_ends};
 
 use crate::{
     args::{OutputArgs, Pair, SocketArgs, count_in},
-    metrics,
-    run::{deliver, deliver_document, print, write_files},
+    deliver::{deliver, deliver_document, print},
+    run::{Runner, is_to_run},
     say::{say, say_as_is},
     stdout::stdout,
 };
@@ -67,7 +64,7 @@ pub(crate) fn write_all(text: &str) -> Result<()> {
     let bytes = text.as_bytes();
     match stdout().and_then(|mut out| out.write_all(bytes).and_then(|()| out.flush())) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(crate::run::Fault(format!("cannot write to standard output: {e}")).into())
+            Err(crate::deliver::Fault(format!("cannot write to standard output: {e}")).into())
         }
         _ => Ok(()),
     }
@@ -117,10 +114,7 @@ pub(crate) fn run(args: &NetperfArgs) -> Result<u8> {
             job.interim = Some(interval);
         }
     }
-    args.output.apply(&mut command.plan)?;
-    if args.output.print_plan {
-        command.plan.validate()?;
-        print(&plan_to_toml(&command.plan));
+    if !is_to_run(&mut command.plan, &args.output)? {
         return Ok(0);
     }
     measure(args, &command, &selection)
@@ -180,20 +174,12 @@ fn measure(
         }
     }
     let live_json = args.output.live_json;
-    let signals = Signals::install_for_test()?;
-    metrics::serve(&args.output.metrics, &signals)?;
-    let environment = Environment {
-        signals,
-        ..Environment::default()
-    };
-    let extras = Extras {
-        progress: live_json,
-        histograms: args.output.histograms,
-        ..Extras::default()
-    };
-    let prepared = prepare(command.plan.clone(), &environment, extras)?;
+    let plan = command.plan.clone();
+    let mut runner = Runner::new(plan, &args.output, Signals::install_for_test()?);
+    runner.screen = false;
+    runner.extras.progress = live_json;
     let mut intervals = 0;
-    let mut observe = |view: &View<'_>| {
+    let finished = runner.prepare()?.run(&mut |view: &View<'_>, _: bool| {
         let Some(live) = &view.snapshot.socket else {
             return;
         };
@@ -208,9 +194,7 @@ fn measure(
             let _ = write_all(&text);
             intervals += 1;
         }
-    };
-    let finished = metrics::run(prepared, &mut observe)?;
-    write_files(&finished.report, &args.output);
+    })?;
     let report = finished
         .report
         .socket
@@ -244,7 +228,7 @@ fn measure(
     if args.output.verbose {
         deliver(&wb_render::text::report(
             &finished.report,
-            &crate::run::text_options(true),
+            &crate::deliver::text_options(true),
         ))?;
     }
     for warning in beyond(job, &report) {

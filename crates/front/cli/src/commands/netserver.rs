@@ -9,14 +9,14 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Args;
-use wb_model::{Plan, socket::SocketServerJob, text::plan_to_toml};
-use wb_session::{Environment, Extras, Signals, View, prepare};
+use wb_model::{Plan, socket::SocketServerJob};
+use wb_session::{Signals, StartError, View};
 
 use super::netperf::write_all;
 use crate::{
     args::{OutputArgs, count_in},
-    metrics,
-    run::{deliver_report, print, show, write_files},
+    deliver::{deliver_report, print, show},
+    run::{Runner, is_to_run},
     say::{say, say_as_is},
 };
 
@@ -88,19 +88,18 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
         socket_server: Some(job),
         ..Plan::default()
     };
-    args.output.apply(&mut plan)?;
-    if args.output.print_plan {
-        plan.validate()?;
-        print(&plan_to_toml(&plan));
+    if !is_to_run(&mut plan, &args.output)? {
         return Ok(0);
     }
+    let runner = |plan| -> Result<Runner<'_>> {
+        let mut runner = Runner::new(plan, &args.output, Signals::install()?);
+        runner.screen = false;
+        Ok(runner)
+    };
     if let Some(control) = inherited(&command) {
-        let extras = Extras {
-            control_connection: Some(control),
-            ..Extras::default()
-        };
-        let prepared = prepare(plan, &environment(args)?, extras)?;
-        let finished = metrics::run(prepared, &mut |_: &View<'_>| {})?;
+        let mut runner = runner(plan)?;
+        runner.extras.control_connection = Some(control);
+        let finished = runner.prepare()?.run(&mut |_: &View<'_>, _: bool| {})?;
         return Ok(finished.exit_code());
     }
     if child {
@@ -113,9 +112,14 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
     }
     // Process lists show netserver, whatever the name of the file.
     let _ = rustix::thread::set_name(c"netserver");
-    let server = match prepare(plan, &environment(args)?, Extras::default()) {
+    let server = match runner(plan)?.prepare() {
         Ok(server) => server,
-        Err(error) => return cannot(&command, &error),
+        Err(error) if error.is::<StartError>() => {
+            say(format_args!("wirebench: {error}"));
+            say_as_is(wb_netperf::cannot_start(&command));
+            return Ok(1);
+        }
+        Err(error) => return Err(error),
     };
     if child {
         let_go()?;
@@ -125,41 +129,23 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
         write_all(&wb_netperf::start_line(&command))?;
     }
     if args.output.verbose {
-        for address in server.addresses() {
+        for address in server.prepared().addresses() {
             say(format_args!("listening at {address}"));
         }
     }
     let (live_json, quiet) = (args.output.live_json, args.output.quiet);
     let verbose = args.output.verbose;
-    let mut observe = |view: &View<'_>| {
+    let finished = server.run(&mut |view: &View<'_>, _: bool| {
         if live_json {
             print(&wb_render::json::snapshot("netserver", &view.snapshot));
         } else if verbose && !quiet {
             show(&view.snapshot);
         }
-    };
-    let finished = metrics::run(server, &mut observe)?;
-    write_files(&finished.report, &args.output);
+    })?;
     if args.output.json || args.output.csv || args.output.verbose {
         deliver_report(&finished.report, &args.output)?;
     }
     Ok(finished.exit_code())
-}
-
-/// Returns the signals of the serving process and starts metrics if requested.
-fn environment(args: &NetserverArgs) -> Result<Environment> {
-    let signals = Signals::install()?;
-    metrics::serve(&args.output.metrics, &signals)?;
-    Ok(Environment {
-        signals,
-        ..Environment::default()
-    })
-}
-
-fn cannot(command: &wb_netperf::ServerCommand, error: &wb_session::StartError) -> Result<u8> {
-    say(format_args!("wirebench: {error}"));
-    say_as_is(wb_netperf::cannot_start(command));
-    Ok(1)
 }
 
 /// Returns the control connection on standard input if a super-server such as inetd started the program.

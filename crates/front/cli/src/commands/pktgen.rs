@@ -22,14 +22,15 @@ use wb_pktgen::{
     keywords::KEYWORDS,
     pgrx::{self, FileFormat, PgrxReceiver, ReceiverDialect},
 };
+use wb_pktgen_folder::{Host, Options, PlanOptions, Program, Service};
 use wb_render::report::Run;
-use wb_session::{Environment, Extras, Machine, Signals, View, prepare};
+use wb_session::{Machine, Signals, View};
 
 use crate::{
     args::{OutputArgs, count_in},
+    deliver::{Fault, check_writable, deliver, print, show},
     metrics::{self, MetricsArgs},
-    pktgen::{Host, Options, PlanOptions, Service},
-    run::{Fault, check_writable, deliver, print, run_plan, show, write_files},
+    run::{Runner, run_plan},
     say::say,
 };
 
@@ -240,20 +241,24 @@ impl FolderArgs {
             },
             verbose: self.verbose,
         };
-        Ok(Service::new(Host::new(machine), &cpus, options))
+        let program = Program {
+            say: |line| say(format_args!("wirebench: {line}")),
+            run: metrics::run,
+        };
+        Ok(Service::new(Host::new(machine), &cpus, options, program))
     }
 }
 
-pub(crate) fn run(command: PktgenCommand) -> Result<u8> {
+pub(crate) fn run(command: &PktgenCommand) -> Result<u8> {
     match command {
-        PktgenCommand::Mount(args) if args.daemon => daemon(&args),
-        PktgenCommand::Mount(args) => mount(&args),
+        PktgenCommand::Mount(args) if args.daemon => daemon(args),
+        PktgenCommand::Mount(args) => mount(args),
         PktgenCommand::Umount(args) => {
             wb_fuse::unmount(&args.dir)?;
             Ok(0)
         }
-        PktgenCommand::Run(args) => script(&args),
-        PktgenCommand::Watch(args) => watch(&args),
+        PktgenCommand::Run(args) => script(args),
+        PktgenCommand::Watch(args) => watch(args),
         PktgenCommand::Commands(_) => {
             print(&reference());
             Ok(0)
@@ -501,22 +506,18 @@ fn watch(args: &WatchArgs) -> Result<u8> {
         return run_plan(plan, output, None);
     }
     output.apply(&mut plan)?;
-    let environment = Environment {
-        signals: Signals::install()?,
-        ..Environment::default()
-    };
-    metrics::serve(&output.metrics, &environment.signals)?;
-    let prepared = prepare(plan, &environment, Extras::default())?;
-    for warning in prepared.warnings() {
+    let mut runner = Runner::new(plan, output, Signals::install()?);
+    runner.screen = false;
+    let ready = runner.prepare()?;
+    for warning in ready.prepared().warnings() {
         say(format_args!("wirebench: {warning}"));
     }
-    let queues = prepared.watches().to_vec();
-    let finished = metrics::run(prepared, &mut |view: &View<'_>| {
+    let queues = ready.prepared().watches().to_vec();
+    let finished = ready.run(&mut |view: &View<'_>, _: bool| {
         if !output.quiet {
             show(&view.snapshot);
         }
     })?;
-    write_files(&finished.report, output);
     let cpus = if args.interface.is_interface() {
         Machine::open(None)?.online_cpus()
     } else {

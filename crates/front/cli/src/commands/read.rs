@@ -46,7 +46,7 @@ use self::{
 };
 use crate::{
     args::{PrintArgs, Refused, count_in},
-    run::{Fault, deliver},
+    deliver::{Fault, deliver},
     say::say,
 };
 

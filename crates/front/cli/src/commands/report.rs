@@ -19,7 +19,7 @@ use wb_render::report::{Document, Run, csv, document, html, markdown, svg};
 use wb_session::input::{LARGEST_DATA, read_all, read_file};
 
 use crate::{
-    run::{Fault, check_writable, deliver},
+    deliver::{Fault, check_writable, deliver},
     say::say,
 };
 

@@ -13,7 +13,8 @@ use wb_session::input::{read_text, read_text_input};
 
 use crate::{
     args::{OutputArgs, UnsentArgs},
-    run::{print, run_plan},
+    deliver::print,
+    run::run_plan,
 };
 
 /// Run a plan file (TOML or JSON): a benchmark, or any mix of ports, streams and jobs.

@@ -22,7 +22,7 @@ use wb_session::Signals;
 
 use crate::{
     commands::stat::{next_due, softnet_rises, wait_until},
-    run::{Fault, deliver_to_reader},
+    deliver::{Fault, deliver_to_reader},
     say::say,
 };
 

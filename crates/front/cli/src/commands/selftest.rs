@@ -31,7 +31,7 @@ use self::{
 use super::lab::gain_privileges;
 use crate::{
     args::count_in,
-    run::{Fault, deliver, print},
+    deliver::{Fault, deliver, print},
     say::{say, say_in_passing},
 };
 

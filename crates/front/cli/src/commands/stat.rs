@@ -21,8 +21,8 @@ use wb_tui::Reading;
 
 use crate::{
     args::count_in,
+    deliver::{Fault, deliver_to_reader},
     metrics::{self, MetricsArgs},
-    run::{Fault, deliver_to_reader},
     say::say,
     screen::Live,
 };

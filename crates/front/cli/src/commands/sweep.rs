@@ -7,13 +7,13 @@ use clap::Args;
 use wb_model::{
     Plan,
     socket::{Confidence, Family, SendBy, SocketJob, SocketProtocol, SocketTest},
-    text::plan_to_toml,
     units::{ParseUnitError, Span, parse_count},
 };
 
 use crate::{
     args::{OutputArgs, SocketArgs, count_in},
-    run::{Fault, carry_out, check_writable, deliver_report, print},
+    deliver::{Fault, check_writable, deliver_report, print},
+    run::{carry_out, is_to_run},
 };
 
 mod picture;
@@ -443,13 +443,10 @@ impl SweepArgs {
 
 pub(crate) fn run(args: &SweepArgs) -> Result<u8> {
     let mut plan = args.plan()?;
-    args.output.apply(&mut plan)?;
     for path in &args.plot {
         picture::check_name(path)?;
     }
-    if args.output.print_plan {
-        plan.validate()?;
-        print(&plan_to_toml(&plan));
+    if !is_to_run(&mut plan, &args.output)? {
         return Ok(0);
     }
     for path in args.plot.iter().chain(&args.html) {

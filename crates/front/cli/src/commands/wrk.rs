@@ -15,13 +15,10 @@ use clap::Args;
 use wb_model::{
     Plan,
     http::{HttpJob, HttpScript, plain_zone},
-    text::plan_to_toml,
     units::Span,
 };
 use wb_session::input::{LARGEST_TEXT, read_file};
-use wb_session::{
-    End, Environment, Extras, Scripts, Signals, View, admit_servers, needs_no_zone, prepare,
-};
+use wb_session::{End, Scripts, Signals, View, admit_servers, needs_no_zone};
 use wb_wrk::{
     Stats, WrkCommand, WrkExit, WrkResults, banner, results,
     script::{MEMORY_BYTES, RunSummary, ScriptHost, ScriptIo, ScriptSettings, fatal_message},
@@ -30,8 +27,8 @@ use wb_wrk::{
 use crate::{
     args::OutputArgs,
     commands::netperf::write_all,
-    metrics,
-    run::{deliver_report, print, write_files},
+    deliver::{deliver_report, print},
+    run::{Runner, is_to_run},
     say::{say, say_as_is, say_bytes},
     stdout::stdout,
 };
@@ -255,12 +252,10 @@ pub(crate) fn run(args: &WrkArgs) -> Result<u8> {
         http_jobs: vec![job(&command, trusted)],
         ..Plan::default()
     };
-    args.output.apply(&mut plan)?;
-    plan.validate()?;
-    if args.output.print_plan {
-        print(&plan_to_toml(&plan));
+    if !is_to_run(&mut plan, &args.output)? {
         return Ok(0);
     }
+    plan.validate()?;
     let machine = Machine {
         consent: plan.i_own_this_network,
     };
@@ -317,18 +312,11 @@ fn measure(
 ) -> Result<u8> {
     let output = &args.output;
     let machine = output.json || output.csv || output.live_json;
-    metrics::serve(&output.metrics, &signals)?;
-    let environment = Environment {
-        signals,
-        ..Environment::default()
-    };
-    let extras = Extras {
-        progress: output.live_json,
-        histograms: output.histograms,
-        scripts: vec![scripts],
-        ..Extras::default()
-    };
-    let prepared = prepare(plan, &environment, extras)?;
+    let mut runner = Runner::new(plan, output, signals);
+    runner.screen = false;
+    runner.extras.progress = output.live_json;
+    runner.extras.scripts = vec![scripts];
+    let ready = runner.prepare()?;
     if !machine {
         write_all(&banner(
             &command.url.text,
@@ -338,12 +326,11 @@ fn measure(
         ))?;
     }
     let live_json = output.live_json;
-    let finished = metrics::run(prepared, &mut |view: &View<'_>| {
+    let finished = ready.run(&mut |view: &View<'_>, _: bool| {
         if live_json {
             print(&wb_render::json::snapshot("wrk", &view.snapshot));
         }
     })?;
-    write_files(&finished.report, output);
     if let End::Fault(text) = &finished.end {
         say(format_args!(
             "PANIC: unprotected error in call to Lua API ({text})"

@@ -35,10 +35,10 @@ fn may_use(from: &str, to: &str, to_name: &str) -> bool {
             to,
             "core" | "machine" | "ports" | "open" | "engine" | "engines"
         ),
-        // The control folder watches its writers through `machine`; a screen writes figures as texts do.
+        // Control files are those of a folder; a screen writes figures as texts do.
         "front" => {
             matches!(to, "core" | "dialects" | "session")
-                || matches!(to_name, "wb-machine" | "wb-render")
+                || matches!(to_name, "wb-machine" | "wb-render" | "wb-fuse")
         }
         "testbed" => matches!(to, "core" | "machine" | "ports"),
         // Work of the engines goes through the session.

@@ -16,7 +16,7 @@ use wb_render::table::Table;
 
 use crate::{
     commands::report::read,
-    run::{deliver, deliver_document},
+    deliver::{deliver, deliver_document},
 };
 
 /// The value of `schema` in what `--json` prints.

@@ -17,7 +17,7 @@ use wb_model::{
 };
 use wb_session::View;
 
-use crate::{run::print, say::say};
+use crate::{deliver::print, say::say};
 
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "dperf")]
@@ -321,7 +321,7 @@ impl Printer {
     fn new(config: &Config) -> Self {
         Self {
             layout: StatisticsLayout {
-                colour: crate::run::color(),
+                colour: crate::deliver::color(),
                 ..StatisticsLayout::of_config(config)
             },
             method: config.speaks_http().then_some(config.http_method),

@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use wb_pcapng::Precision;
 
 use super::write::{FileFormat, Order};
-use crate::run::Fault;
+use crate::deliver::Fault;
 
 /// External program that prints captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

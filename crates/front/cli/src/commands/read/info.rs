@@ -17,7 +17,7 @@ use super::{
     source::{Source, Trouble},
     tell_trouble,
 };
-use crate::run::deliver;
+use crate::deliver::deliver;
 
 /// File that was read to its end, or to its last complete block.
 struct Found {

@@ -15,7 +15,7 @@ use super::{
     written,
 };
 use crate::{
-    run::{Fault, print},
+    deliver::{Fault, print},
     say::say,
 };
 

@@ -21,7 +21,7 @@ use super::{
     input::{Packet, SectionTexts},
     written,
 };
-use crate::{run::not_written, stdout::stdout};
+use crate::{deliver::not_written, stdout::stdout};
 
 /// Size of the write buffer, in bytes.
 const GATHERED: usize = 256 << 10;

@@ -8,7 +8,7 @@ mod receive;
 mod service;
 mod world;
 
-pub(crate) use extra::{PgrxDocument, PktgenDeviceDocument};
-pub(crate) use plan::PlanOptions;
-pub(crate) use service::{Options, Service};
-pub(crate) use world::Host;
+pub use extra::{PgrxDocument, PktgenDeviceDocument};
+pub use plan::PlanOptions;
+pub use service::{Options, Program, Service};
+pub use world::Host;

@@ -119,7 +119,7 @@ fn pretty<T: Serialize + JsonSchema>(document: &T) -> String {
 
 /// JSON document `DEVICE.result.json`: state and results of one packet device.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct PktgenDeviceDocument<'a> {
+pub struct PktgenDeviceDocument<'a> {
     /// `wirebench.pktgen-device/1`.
     schema: &'static str,
     /// Name of the device.
@@ -237,7 +237,7 @@ fn device_document<'a>(device: &'a PktgenDevice, from: &Sources<'_>) -> PktgenDe
 
 /// JSON document `pgrx.json`: results of the receiver.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct PgrxDocument<'a> {
+pub struct PgrxDocument<'a> {
     /// `wirebench.pgrx/1`.
     schema: &'static str,
     /// True if the receiver is on.

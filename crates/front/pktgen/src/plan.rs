@@ -10,14 +10,17 @@ use wb_model::{
 
 /// Options common to all plans of a folder.
 #[derive(Clone, Debug)]
-pub(crate) struct PlanOptions {
+pub struct PlanOptions {
     /// Network namespace of the interfaces.
-    pub(crate) node: Option<String>,
+    pub node: Option<String>,
     /// Driver for sending, or none for the best available.
-    pub(crate) driver: Option<Driver>,
-    pub(crate) seed: u64,
-    pub(crate) i_own_this_network: bool,
-    pub(crate) time: TimeForm,
+    pub driver: Option<Driver>,
+    /// Seed of random fields.
+    pub seed: u64,
+    /// Allow destinations outside the benchmark and private ranges.
+    pub i_own_this_network: bool,
+    /// Form of the times in the files.
+    pub time: TimeForm,
 }
 
 impl PlanOptions {

@@ -6,10 +6,11 @@ use wb_pktgen::machine::{Interface, PktgenMachine};
 use wb_session::Machine;
 
 /// Machine shared by several threads.
-pub(crate) struct Host(Mutex<Machine>);
+pub struct Host(Mutex<Machine>);
 
 impl Host {
-    pub(crate) fn new(machine: Machine) -> Self {
+    /// Shares a machine.
+    pub fn new(machine: Machine) -> Self {
         Self(Mutex::new(machine))
     }
 

@@ -18,7 +18,7 @@ use wb_pktgen::{
     device::DeviceId,
 };
 use wb_session::{
-    Environment, Extras, Machine, Prepared, View,
+    Environment, Extras, Finished, Machine, Observer, Prepared, StartError, View,
     devices::{DeviceEnd, DeviceHandle, device_faults},
     prepare,
 };
@@ -29,26 +29,36 @@ use super::{
     receive::{Reception, settle},
     world::Host,
 };
-use crate::metrics;
+
+/// What the program does for its folder.
+#[derive(Clone, Copy)]
+pub struct Program {
+    /// Prints a line for the user.
+    pub say: fn(&str),
+    /// Runs a prepared plan and shows it as the program shows its runs.
+    pub run: fn(Prepared, &mut dyn Observer) -> Result<Finished, StartError>,
+}
 
 /// Options of a folder.
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+pub struct Options {
     /// Options for the dialect.
-    pub(crate) folder: control::ControlOptions,
+    pub folder: control::ControlOptions,
     /// Options for the plans.
-    pub(crate) plans: PlanOptions,
+    pub plans: PlanOptions,
     /// True to report actions in addition to warnings.
-    pub(crate) verbose: bool,
+    pub verbose: bool,
 }
 
 /// Maximum wait for devices to stop, which need about 10 ms.
 const STOPPING: Duration = Duration::from_secs(5);
 
 /// Folder shared by all readers and writers.
-pub(crate) struct Service {
+pub struct Service {
     host: Host,
     options: Options,
+    program: Program,
+    log: Log,
     state: Mutex<State>,
     /// Signalled when a run has ended.
     ended: Condvar,
@@ -86,11 +96,13 @@ struct State {
     report: Option<Report>,
     outcomes: BTreeMap<String, extra::Outcome>,
     runs: u64,
+    log: Log,
 }
 
 impl Service {
-    /// Creates a folder for the interfaces of `host`.
-    pub(crate) fn new(host: Host, cpus: &[u32], options: Options) -> Arc<Self> {
+    /// Creates a folder for the interfaces of `host`, with a file for each CPU.
+    pub fn new(host: Host, cpus: &[u32], options: Options, program: Program) -> Arc<Self> {
+        let log = Log::new(program.say);
         Arc::new_cyclic(|me| Self {
             host,
             state: Mutex::new(State {
@@ -106,8 +118,11 @@ impl Service {
                 report: None,
                 outcomes: BTreeMap::new(),
                 runs: 0,
+                log: log.clone(),
             }),
             options,
+            program,
+            log: log.clone(),
             ended: Condvar::new(),
             me: me.clone(),
             closing: AtomicBool::new(false),
@@ -129,7 +144,7 @@ impl Service {
     }
 
     /// Stops everything and waits for the end.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.closing.store(true, Ordering::Release);
         let mut state = self.lock();
         state.again = false;
@@ -149,25 +164,25 @@ impl Service {
     }
 
     /// Stops the current run, as `stop` does, and prevents a following one.
-    pub(crate) fn interrupt(&self) {
+    pub fn interrupt(&self) {
         let mut state = self.lock();
         state.again = false;
         state.order_stop();
     }
 
     /// Returns true while devices send.
-    pub(crate) fn is_running(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         self.lock().busy
     }
 
     /// Returns true if devices exist and none was ever started.
-    pub(crate) fn is_unstarted(&self) -> bool {
+    pub fn is_unstarted(&self) -> bool {
         let state = self.lock();
         state.runs == 0 && state.folder.devices().next().is_some()
     }
 
     /// Returns the report of the last run, if there was one.
-    pub(crate) fn report(&self) -> Option<Report> {
+    pub fn report(&self) -> Option<Report> {
         self.lock().report.clone()
     }
 
@@ -185,7 +200,8 @@ impl Service {
             .name("wb-pktgen".to_owned())
             .spawn(move || me.carry_out());
         if let Err(error) = spawned {
-            say(&format!("cannot start a thread for the run: {error}"));
+            self.log
+                .say(&format!("cannot start a thread for the run: {error}"));
             state.busy = false;
             state
                 .waiting
@@ -251,10 +267,13 @@ impl Service {
         };
         let ids = names(&jobs);
         if self.options.verbose || state_is_verbose {
-            prepared.port_lines().iter().for_each(|line| say(line));
+            prepared
+                .port_lines()
+                .iter()
+                .for_each(|line| self.log.say(line));
         }
         for warning in prepared.warnings() {
-            say(warning);
+            self.log.say(warning);
         }
         let handles = prepared.devices().to_vec();
         let mut state = self.lock();
@@ -281,7 +300,7 @@ impl Service {
             state.order_stop();
         }
         drop(state);
-        let finished = metrics::run(prepared, &mut |_: &View<'_>| self.look());
+        let finished = (self.program.run)(prepared, &mut |_: &View<'_>| self.look());
         let mut state = self.lock();
         state.catch_up();
         let ended = std::mem::take(&mut state.running);
@@ -365,7 +384,8 @@ impl Service {
             };
             let reason = fault.error.to_string();
             let reason = reason.lines().next().unwrap_or_default();
-            say(&format!("{}: {reason}", planned.settings.name));
+            self.log
+                .say(&format!("{}: {reason}", planned.settings.name));
             if fault.without_link {
                 // As with a link that goes down during a run: the device stops without an error.
                 state.folder.record_end(job.id, &job.walker, now, 0);
@@ -379,7 +399,7 @@ impl Service {
 
     fn all_failed(&self, ids: &[(DeviceId, String)], reason: &str) {
         let reason = reason.lines().next().unwrap_or_default();
-        say(reason);
+        self.log.say(reason);
         let mut state = self.lock();
         for (id, _) in ids {
             state.folder.record_failure(*id, reason, monotonic_ns());
@@ -399,7 +419,7 @@ impl Service {
 
     fn say_warnings(&self, state: &mut State) {
         for warning in state.folder.take_warnings() {
-            say(&warning);
+            self.log.say(&warning);
         }
     }
 
@@ -409,11 +429,13 @@ impl Service {
             folder, reception, ..
         } = state;
         let plans = &self.options.plans;
-        if let Err(error) = Reception::follow(reception, folder.receiver(), plans, &self.host) {
-            say(&format!("pgrx: {error}"));
+        if let Err(error) =
+            Reception::follow(reception, folder.receiver(), plans, &self.host, &self.log)
+        {
+            self.log.say(&format!("pgrx: {error}"));
         }
         for warning in reception.iter_mut().flat_map(Reception::take_warnings) {
-            say(&format!("pgrx: {warning}"));
+            self.log.say(&format!("pgrx: {warning}"));
         }
     }
 
@@ -529,7 +551,7 @@ impl State {
                 continue;
             }
             if let Some(end) = device.handle.take_end() {
-                conclude(&mut self.folder, device, &end);
+                conclude(&mut self.folder, device, &end, &self.log);
                 continue;
             }
             let progress = device.handle.progress();
@@ -538,7 +560,7 @@ impl State {
                 self.folder.record_progress(device.id, &progress);
             }
             if let Some(refusal) = device.handle.take_refusal() {
-                say(&format!(
+                self.log.say(&format!(
                     "{}: {refusal}; the previous settings remain",
                     device.name
                 ));
@@ -553,11 +575,11 @@ impl State {
 }
 
 /// Writes the end of a device to its file.
-fn conclude(folder: &mut PktgenFiles, device: &mut Running, end: &DeviceEnd) {
+fn conclude(folder: &mut PktgenFiles, device: &mut Running, end: &DeviceEnd, log: &Log) {
     device.concluded = true;
     folder.record_end(device.id, &end.walker, end.stopped_ns, end.idle_ns);
     if let Some(reason) = &end.fault {
-        say(&format!("{}: {reason}", device.name));
+        log.say(&format!("{}: {reason}", device.name));
         folder.record_failure(device.id, reason, end.stopped_ns);
     }
 }
@@ -638,23 +660,34 @@ impl ControlFiles for Service {
 /// Maximum number of lines that wait for a slow reader; further lines are dropped.
 const LINES: usize = 1024;
 
-/// Prints a line on standard error of the folder's process; the files have no place for such lines.
+/// Lines for standard error of the folder's process; the files have no place for such lines.
 ///
 /// The reader may be slow or gone (a daemon outlives the terminal that started it), so printing never blocks.
-pub(super) fn say(line: &str) {
-    static LOG: OnceLock<Option<SyncSender<String>>> = OnceLock::new();
-    let log = LOG.get_or_init(|| {
-        let (sender, lines) = sync_channel::<String>(LINES);
-        let writing = move || {
-            for line in lines {
-                crate::say::say(format_args!("wirebench: {line}"));
-            }
+#[derive(Clone)]
+pub(crate) struct Log {
+    say: fn(&str),
+    /// Lines for the thread that prints, which starts with the first line.
+    lines: Arc<OnceLock<Option<SyncSender<String>>>>,
+}
+
+impl Log {
+    fn new(say: fn(&str)) -> Self {
+        let lines = Arc::default();
+        Self { say, lines }
+    }
+
+    /// Prints a line, or drops it if too many lines wait.
+    pub(crate) fn say(&self, line: &str) {
+        let start = || {
+            let (sender, lines) = sync_channel::<String>(LINES);
+            let say = self.say;
+            let writing = move || lines.into_iter().for_each(|line| say(&line));
+            let thread = std::thread::Builder::new().name("wb-log".to_owned());
+            thread.spawn(writing).ok().map(|_| sender)
         };
-        let thread = std::thread::Builder::new().name("wb-log".to_owned());
-        thread.spawn(writing).ok().map(|_| sender)
-    });
-    if let Some(log) = log {
-        let _ = log.try_send(line.to_owned());
+        if let Some(lines) = self.lines.get_or_init(start) {
+            let _ = lines.try_send(line.to_owned());
+        }
     }
 }
 

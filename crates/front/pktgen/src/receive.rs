@@ -15,7 +15,7 @@ use wb_session::{
     prepare,
 };
 
-use super::{PlanOptions, world::Host};
+use super::{PlanOptions, service::Log, world::Host};
 
 /// Receiving session.
 pub(crate) struct Reception {
@@ -45,6 +45,7 @@ impl Reception {
         receiver: &PgrxReceiver,
         options: &PlanOptions,
         host: &Host,
+        log: &Log,
     ) -> Result<(), StartError> {
         let Some(settings) = settings(receiver) else {
             *now = None;
@@ -61,7 +62,7 @@ impl Reception {
         }
         // Two sessions would count everything twice.
         *now = None;
-        *now = Some(Self::open(receiver, &settings, options, host)?);
+        *now = Some(Self::open(receiver, &settings, options, host, log)?);
         Ok(())
     }
 
@@ -70,6 +71,7 @@ impl Reception {
         settings: &WatchSettings,
         options: &PlanOptions,
         host: &Host,
+        log: &Log,
     ) -> Result<Self, StartError> {
         let device = receiver.device().map(str::to_owned);
         let interfaces = match &device {
@@ -84,12 +86,13 @@ impl Reception {
             queue.handle.set(*settings);
         }
         let warnings = prepared.warnings().to_vec();
+        let log = log.clone();
         let thread = std::thread::Builder::new()
             .name("wb-pgrx".to_owned())
             .spawn(move || {
                 // After a fault the rows no longer change.
                 if let Err(error) = prepared.run(&mut |_: &View<'_>| {}) {
-                    super::service::say(&format!("pgrx: {error}"));
+                    log.say(&format!("pgrx: {error}"));
                 }
             })
             .map_err(StartError::thread)?;
