@@ -303,6 +303,86 @@ fn only_the_opener_of_ports_names_drivers() {
     only(&["ports/open/src/"], &words);
 }
 
+/// Kinds of jobs whose contracts are modules of `core/model`.
+const KINDS: [&str; 6] = ["bench", "capture", "device", "http", "load", "socket"];
+
+/// Lines of the sources below `folder` that name the module of a kind, with the kind and the place.
+fn uses_of_kinds(folder: &str, root: &str) -> Vec<(String, &'static str, String)> {
+    let mut found = Vec::new();
+    for (place, text) in sources() {
+        let Some(place) = place.strip_prefix(folder) else {
+            continue;
+        };
+        let text: String = working_lines(&text).collect::<Vec<_>>().join("\n");
+        for (at, _) in text.match_indices(root) {
+            let used = &text[at + root.len()..];
+            // One path, or all paths of a `use`.
+            let end = if used.starts_with('{') { "};" } else { ";" };
+            let used = used.split(end).next().unwrap_or_default();
+            let is_use = used.starts_with('{');
+            let words = used.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let words = words.filter(|word| !word.is_empty());
+            for word in words.take(if is_use { usize::MAX } else { 1 }) {
+                if let Some(kind) = KINDS.iter().find(|kind| **kind == word) {
+                    found.push((place.to_owned(), *kind, used.to_owned()));
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn contracts_of_jobs_do_not_name_each_other() {
+    // Loads carry the HTTP jobs of a port.
+    const ALLOWED: [(&str, &str); 1] = [("http/carried.rs", "load")];
+    let mut wrong = Vec::new();
+    for (place, kind, used) in uses_of_kinds("core/model/src/", "crate::") {
+        let own = KINDS.iter().find(|own| {
+            let rest = place.strip_prefix(**own);
+            rest.is_some_and(|rest| rest.starts_with(['/', '.']))
+        });
+        // The trials of benchmarks are jobs of other kinds.
+        let Some(own) = own.filter(|own| **own != kind && **own != "bench") else {
+            continue;
+        };
+        if !ALLOWED.contains(&(&*place, kind)) {
+            wrong.push(format!("{place} of {own} names {kind}: {used}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Reports are read by section. Only benchmarks have separate texts.
+#[test]
+fn renderers_name_no_kind_of_job() {
+    const ALLOWED: [(&str, &str); 10] = [
+        // Headers of the kinds whose jobs may all be missing.
+        ("csv.rs", "http"),
+        ("csv.rs", "load"),
+        ("csv.rs", "socket"),
+        // One line has no room for sections.
+        ("live.rs", "http"),
+        ("live.rs", "load"),
+        ("live.rs", "socket"),
+        ("pages.rs", "socket"),
+        // Plans as text.
+        ("text/plan.rs", "device"),
+        // Table and plot of a sweep: each job is a value of a parameter.
+        ("text/socket.rs", "socket"),
+        ("report/socket.rs", "socket"),
+    ];
+    let mut wrong = Vec::new();
+    for folder in ["front/render/src/", "front/tui/src/"] {
+        for (place, kind, used) in uses_of_kinds(folder, "wb_model::") {
+            if kind != "bench" && !ALLOWED.contains(&(&*place, kind)) {
+                wrong.push(format!("{folder}{place} names {kind}: {used}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// Module by module, with a reason; `core` has none.
 #[test]
 fn unsafe_code_is_where_it_says_why() {

@@ -116,8 +116,18 @@ fn every_path_and_function_named_in_documents_exists() {
     documents.extend(markdown("docs/decisions"));
     let (mut wrong, mut paths, mut items) = (Vec::new(), 0, 0);
     for document in &documents {
+        // A name after `:` alone is in the file named before it.
+        let mut before = String::new();
         for (number, line) in prose(&read(document)) {
-            for (path, item) in quoted(line).filter_map(named) {
+            for code in quoted(line) {
+                let code = match code.strip_prefix(':') {
+                    Some(item) => format!("{before}:{item}"),
+                    None => code.to_owned(),
+                };
+                let Some((path, item)) = named(&code) else {
+                    continue;
+                };
+                before = path.to_owned();
                 paths += 1;
                 let Some(place) = place_of(path) else {
                     wrong.push(format!("{document}:{number}: {path} does not exist"));
