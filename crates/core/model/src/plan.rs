@@ -625,6 +625,15 @@ impl Default for Plan {
 }
 
 impl PortPlan {
+    /// Name of the port in messages: `port NAME`, or `NAME` if the name is of this form, as in plans of dperf files.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match self.name.strip_prefix("port ") {
+            Some(_) => self.name.clone(),
+            None => format!("port {}", self.name),
+        }
+    }
+
     /// Creates a port with one worker and default values.
     #[must_use]
     pub fn new(name: impl Into<String>, locator: Locator) -> Self {

@@ -263,12 +263,12 @@ impl Plan {
             let users: Vec<JobKind> = self.users(port).collect();
             if port.locator.driver == Some(Driver::Live) && !self.is_for_live(port, &users) {
                 let what = "the live driver supports one traffic job (with or without loads) or devices; remove live:, or use xdp: or packet:";
-                found.problem(format!("port {}", port.name), what);
+                found.problem(port.title(), what);
             }
             if self.parties(port) < 2 {
                 continue;
             }
-            let place = format!("port {}", port.name);
+            let place = port.title();
             let two = match users[..] {
                 [first, second, ..] => format!("{} and {}", first.name(), second.name()),
                 [only] => format!("several {} jobs", only.name()),
@@ -303,7 +303,7 @@ impl Plan {
 
     /// Reports loads whose frames cannot be distinguished from those of other jobs.
     fn check_loads_apart(&self, port: &PortPlan, found: &mut Findings) {
-        let place = format!("port {}", port.name);
+        let place = port.title();
         let loads: Vec<(String, &LoadJob)> = self.numbered_loads(&port.name).collect();
         for (i, (name, load)) in loads.iter().enumerate() {
             for (other_name, other) in &loads[..i] {
@@ -355,7 +355,7 @@ impl Plan {
                 number + 1,
                 job.name
             );
-            found.problem(format!("port {}", port.name), what);
+            found.problem(port.title(), what);
         }
     }
 
@@ -390,6 +390,15 @@ mod tests {
             },
             ..LoadJob::default()
         }
+    }
+
+    #[test]
+    fn a_port_is_called_port_once() {
+        let title = |name: &str| PortPlan::new(name, "memory:x".parse().unwrap()).title();
+        assert_eq!(
+            (title("a"), title("port 2")),
+            ("port a".into(), "port 2".into())
+        );
     }
 
     fn mix(stream: Stream) -> Plan {

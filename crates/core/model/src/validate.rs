@@ -256,7 +256,7 @@ impl Plan {
     fn check_ports(&self, found: &mut Findings) {
         let (mut names, mut places) = (BTreeSet::new(), BTreeSet::new());
         for port in &self.ports {
-            let place = format!("port {}", port.name);
+            let place = port.title();
             if port.name.is_empty() {
                 found.problem("port", "missing name");
             } else if !names.insert(port.name.as_str()) {
@@ -279,7 +279,7 @@ impl Plan {
     fn check_rings(&self, found: &mut Findings) {
         const RING: std::ops::RangeInclusive<u32> = 64..=1 << 20;
         for port in &self.ports {
-            let place = format!("port {}", port.name);
+            let place = port.title();
             let block = port.block_bytes;
             if block != 0 {
                 if !block.is_power_of_two() || block < 4096 {

@@ -269,7 +269,7 @@ impl Source<'_> {
             Source::Device(settings, interface) => {
                 outside(&settings.name, &settings.reach(interface))
             }
-            Source::Neighbours(port) => outside(&format!("port {}", port.name), &port.reach()),
+            Source::Neighbours(port) => outside(&port.title(), &port.reach()),
         }
     }
 }

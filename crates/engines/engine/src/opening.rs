@@ -116,7 +116,7 @@ pub fn check_cpus(plan: &Plan) -> Result<(), StartError> {
     for port in &plan.ports {
         if let Some(cpu) = port.cpus.iter().find(|cpu| !allowed.contains(cpu)) {
             return Err(StartError::stream(
-                format!("port {}", port.name),
+                port.title(),
                 format!(
                     "CPU {cpu} is not available; available CPUs: {}",
                     wb_machine::cpu::format_list(&allowed)

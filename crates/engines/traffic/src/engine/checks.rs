@@ -43,7 +43,7 @@ pub(super) fn check_port_use(plan: &Plan) -> Result<(), StartError> {
         for (n, verb) in [(sends, "sends"), (receives, "receives")] {
             if n > 1 {
                 return Err(StartError::stream(
-                    format!("port {}", port.name),
+                    port.title(),
                     format!("{verb} in {n} jobs; combine the streams in one job"),
                 ));
             }
