@@ -46,12 +46,12 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers for the rest of the process's life.
+    /// Installs the handlers for the rest of the process's life. SIGUSR1 reports the counts.
     ///
     /// # Errors
     /// Fails if the system refuses a handler or a thread.
     pub fn install() -> Result<Self, StartError> {
-        Self::install_for(&[SIGINT, SIGTERM, SIGHUP])
+        Self::install_for(&[SIGINT, SIGTERM, SIGHUP, SIGUSR1])
     }
 
     /// Installs the handlers for a socket test, which SIGALRM ends too. The user sets the time of that signal, so it is
@@ -73,7 +73,7 @@ impl Signals {
     }
 
     fn install_for(numbers: &[i32]) -> Result<Self, StartError> {
-        let captures = numbers.contains(&SIGUSR1);
+        let captures = numbers.contains(&SIGUSR2);
         let refused = |cause| StartError::System {
             operation: "handle signals",
             cause,

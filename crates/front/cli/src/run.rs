@@ -212,7 +212,7 @@ pub(crate) fn carry_out(
     let finished = ready.run(&mut |view: &View<'_>, on_screen: bool| {
         if output.live_json {
             print(&wb_render::json::snapshot(&kind, &view.snapshot));
-        } else if !(output.quiet || on_screen || is_brief(&view.snapshot, shown)) {
+        } else if view.asked || !(output.quiet || on_screen || is_brief(&view.snapshot, shown)) {
             show(&view.snapshot);
             shown = Instant::now();
         }
