@@ -67,7 +67,7 @@ impl QueueLock {
                 Ok(()) => {}
                 Err(rustix::io::Errno::WOULDBLOCK) => {
                     return Err(HostError::QueueHeld {
-                        interface: in_place(interface, namespace),
+                        interface: namespace.place_of(interface),
                         queue,
                         direction: direction.name(),
                         holder: holder(&mut file),
@@ -92,12 +92,6 @@ impl Drop for QueueLock {
         let _ = fs::remove_file(&self.path);
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
-}
-
-fn in_place(interface: &str, namespace: &Namespace) -> String {
-    namespace
-        .name()
-        .map_or_else(|| interface.into(), |node| format!("{node}/{interface}"))
 }
 
 /// Folder of the locks, separate for each user. A user who could open root's locks could hold them.

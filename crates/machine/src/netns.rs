@@ -61,6 +61,15 @@ impl Namespace {
         Self::open(&path, Some(name.into()))
     }
 
+    /// Place of an interface of this namespace: `wb-pair-a/a0`, or `a0` if the namespace has no name.
+    #[must_use]
+    pub fn place_of(&self, interface: &str) -> String {
+        match self.name() {
+            Some(node) => format!("{node}/{interface}"),
+            None => interface.to_owned(),
+        }
+    }
+
     /// Namespace of a process.
     ///
     /// # Errors

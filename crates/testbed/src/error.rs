@@ -80,7 +80,10 @@ pub enum TestbedError {
         /// Output of the device.
         message: String,
     },
-    /// A signal arrived during the creation of the lab.
+    /// A tool of the self-test failed; the text names it and gives the reason.
+    #[error("{0}")]
+    Tool(String),
+    /// A signal arrived during the creation of the lab or during the self-test.
     #[error("interrupted by signal {signal}")]
     Interrupted {
         /// Number of the signal.

@@ -13,6 +13,7 @@
 //! | `balancer` | the device under test of the `balancer` lab: nftables or haproxy |
 //! | `filters`, `nft` | filter of the router, and loading of nftables rules |
 //! | [`impair`] | the device under test of the `impair` lab, a separate process |
+//! | `self_test` | frames that captures lose on a busy machine |
 //! | `user` | a user namespace for unprivileged users |
 
 pub mod impair;
@@ -24,6 +25,7 @@ mod lab;
 mod nft;
 mod process;
 mod run;
+mod self_test;
 mod shaping;
 mod state;
 mod topology;
@@ -38,7 +40,10 @@ pub use lab::{
 };
 pub use process::end_with_this_thread;
 pub use run::{exec, run};
+pub use self_test::{
+    CaptureTool, SelfTest, SelfTestDocument, SelfTestEnvironment, SelfTestOptions, SelfTestOutcome,
+};
 pub use shaping::Limit;
 pub use state::{LabState, Owner, Process};
 pub use topology::{DeviceDriver, End, LabKind, LabOptions, LinkEnds, Node};
-pub use user::enter_user_namespace;
+pub use user::{enter_user_namespace, gain_privileges};

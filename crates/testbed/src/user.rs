@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::thread::UnshareFlags;
-use wb_machine::privilege::Privileges;
+use wb_machine::privilege::{Capability, Privileges};
 use wb_machine::{Namespace, Netlink};
 
 use crate::{Result, TestbedError};
@@ -50,6 +50,21 @@ pub fn enter_user_namespace() -> Result<()> {
     rustix::mount::mount_change("/", quiet).map_err(TestbedError::io("detach", "the mounts"))?;
     Netlink::open(&Namespace::current()?)?.set_up("lo")?;
     Ok(())
+}
+
+/// Becomes root of a user namespace if the user may not make labs. Returns true if so.
+///
+/// Call before the first thread is started.
+///
+/// # Errors
+/// Same as [`enter_user_namespace`].
+pub fn gain_privileges() -> Result<bool> {
+    let privileges = Privileges::of_this_process();
+    if privileges.has(Capability::NetAdmin) && privileges.has(Capability::SysAdmin) {
+        return Ok(false);
+    }
+    enter_user_namespace()?;
+    Ok(true)
 }
 
 /// Folder for lab files inside a user namespace; `None` outside.

@@ -1,7 +1,7 @@
 //! `/proc/net/softnet_stat`: each CPU's work for incoming packets. The counters cover the whole machine, so a packet
 //! that crosses a veth pair counts twice.
 
-use std::cell::LazyCell;
+use std::{cell::LazyCell, collections::BTreeMap};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -103,6 +103,40 @@ impl Softnet {
     }
 }
 
+/// Counters of all CPUs from reading to reading.
+#[derive(Clone, Debug, Default)]
+pub struct SoftnetSeries {
+    last: Vec<Softnet>,
+    totals: BTreeMap<u32, SoftnetRise>,
+}
+
+impl SoftnetSeries {
+    /// Adds a reading and returns the increase since the last one, by CPU. A CPU missing from the last reading is left
+    /// out.
+    pub fn next(&mut self, now: Vec<Softnet>) -> BTreeMap<u32, SoftnetRise> {
+        let rise = |row: &Softnet| {
+            let old = self.last.iter().find(|old| old.cpu == row.cpu)?;
+            Some((row.cpu, row.since(old)))
+        };
+        let rises: BTreeMap<u32, SoftnetRise> = now.iter().filter_map(rise).collect();
+        for (cpu, rise) in &rises {
+            let total = self.totals.entry(*cpu).or_default();
+            *total = SoftnetRise {
+                backlog: rise.backlog,
+                ..total.plus(*rise)
+            };
+        }
+        self.last = now;
+        rises
+    }
+
+    /// Returns the increase over all readings, by CPU.
+    #[must_use]
+    pub const fn totals(&self) -> &BTreeMap<u32, SoftnetRise> {
+        &self.totals
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -130,6 +164,25 @@ mod tests {
             ..Softnet::default()
         };
         assert_eq!(at(4).since(&at(u32::MAX - 5)).processed, 10);
+    }
+
+    #[test]
+    fn a_series_adds_up_except_the_backlog() {
+        let at = |cpu, processed, backlog| Softnet {
+            cpu,
+            processed,
+            backlog,
+            ..Softnet::default()
+        };
+        let mut series = SoftnetSeries::default();
+        assert!(series.next(vec![at(0, 10, 1)]).is_empty());
+        // CPU 1 came online.
+        let rises = series.next(vec![at(0, 17, 5), at(1, 100, 0)]);
+        assert_eq!((rises.len(), rises[&0].processed), (1, 7));
+        series.next(vec![at(0, 20, 3), at(1, 101, 0)]);
+        let totals = series.totals();
+        assert_eq!((totals[&0].processed, totals[&0].backlog), (10, 3));
+        assert_eq!(totals[&1].processed, 1);
     }
 
     proptest! {

@@ -9,6 +9,7 @@
 mod field;
 mod merge;
 mod section;
+pub mod table;
 pub mod text;
 mod unit;
 mod value;

@@ -16,7 +16,6 @@ pub mod metrics;
 pub mod report;
 pub mod stat;
 pub mod suite;
-pub mod table;
 pub mod text;
 
 mod markup;
@@ -24,4 +23,4 @@ mod page;
 mod sections;
 mod summary;
 
-pub use wb_figures::text as figures;
+pub use wb_figures::{table, text as figures};

@@ -127,10 +127,7 @@ impl Device {
         let far = far_end(port, wire).map(|far| {
             let name = &far.interface.name;
             let gro = Ethtool::open(&far.namespace).ok();
-            let place = match far.namespace.name() {
-                Some(node) => format!("{node}/{name}"),
-                None => name.clone(),
-            };
+            let place = far.namespace.place_of(name);
             let at = plan.ports.iter().find(|p| p.locator.place() == place);
             FarEnd {
                 receives: at.is_some_and(|p| receives(plan, p)),

@@ -22,7 +22,7 @@ use wb_testbed::{
     impair::{DirectionCounters, ImpairOptions, Loss},
 };
 
-use super::{lab::gain_privileges, report};
+use super::report;
 use crate::{
     args::OutputArgs,
     deliver::{Fault, check_writable, deliver, print, show},
@@ -380,7 +380,7 @@ fn counters(lab: &Lab) -> Result<DirectionCounters> {
 }
 
 pub(crate) fn run(args: &DemoArgs) -> Result<u8> {
-    let in_user_namespace = gain_privileges()?;
+    let in_user_namespace = wb_testbed::gain_privileges()?;
     check_writable(&args.output).map_err(|e| anyhow::anyhow!("{e}; use --output FILE"))?;
     report::check(&args.report)?;
     let mut tour = Tour {

@@ -6,7 +6,6 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use schemars::JsonSchema;
 use serde::Serialize;
-use wb_machine::privilege::{Capability, Privileges};
 use wb_model::{
     Stream,
     bench::{FILTER_CONDITIONS, FilterCondition, filter_conditions},
@@ -353,16 +352,6 @@ pub(crate) struct ImpairDeviceArgs {
     file: std::path::PathBuf,
 }
 
-/// Becomes root of a user namespace if the user may not create labs. Must run before any thread starts.
-pub(crate) fn gain_privileges() -> Result<bool> {
-    let privileges = Privileges::of_this_process();
-    if privileges.has(Capability::NetAdmin) && privileges.has(Capability::SysAdmin) {
-        return Ok(false);
-    }
-    wb_testbed::enter_user_namespace()?;
-    Ok(true)
-}
-
 pub(crate) fn run(command: &LabCommand) -> Result<u8> {
     match command {
         LabCommand::Up(args) => {
@@ -401,7 +390,7 @@ pub(crate) fn run(command: &LabCommand) -> Result<u8> {
         LabCommand::Exec(args) => Ok(code(wb_testbed::exec(&args.node, &args.command)?)),
         LabCommand::Run(args) => {
             args.topology.check()?;
-            if gain_privileges()? {
+            if wb_testbed::gain_privileges()? {
                 say("not root: the lab runs in a user namespace, with the packet driver");
             }
             let topology = &args.topology;

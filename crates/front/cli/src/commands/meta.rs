@@ -9,11 +9,12 @@ use clap_mangen::Man;
 use serde_json::Value;
 use wb_model::{LiveLine, Plan, Report, bench::LbFile};
 use wb_pktgen_folder::{PgrxDocument, PktgenDeviceDocument};
+use wb_testbed::SelfTestDocument;
 
 use crate::{
     commands::{
         bench::compare::CompareDocument, capture::CaptureStatsDocument, demo::DemoDocument,
-        doctor::DoctorDocument, lab::LabDocument, read::ReadDocument, selftest::SelfTestDocument,
+        doctor::DoctorDocument, lab::LabDocument, read::ReadDocument,
     },
     deliver::print,
 };

@@ -1,22 +1,13 @@
 //! `wirebench stat`: counters of interfaces, CPUs and devices per interval.
 
-mod advice;
-mod collector;
-mod interrupts;
-mod path;
-mod probes;
+use std::{str::FromStr, time::Duration};
 
-use std::{
-    str::FromStr,
-    time::{Duration, Instant},
-};
-
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::Args;
-use wb_counters::stat_document::{DocumentKind, InterfaceStat, StatDocument};
 use wb_model::{locator::Locator, units::Span};
-use wb_render::stat::{Text, csv, csv_header, json};
+use wb_render::stat::Text;
 use wb_session::Signals;
+use wb_stat::{Collector, StatForm, StatOptions};
 use wb_tui::Reading;
 
 use crate::{
@@ -26,8 +17,6 @@ use crate::{
     say::say,
     screen::Live,
 };
-use collector::Collector;
-pub(crate) use collector::softnet_rises;
 
 /// Show interface counters per interval and in total: rates, errors by kernel name, drops.
 ///
@@ -118,105 +107,39 @@ impl FromStr for Seconds {
     }
 }
 
-/// Output format of intervals.
-enum Form {
-    Text(Text),
-    Json,
-    Csv,
-}
-
-impl Form {
-    fn line(&mut self, line: &StatDocument) -> String {
-        match self {
-            Self::Json => json(line),
-            Self::Csv => csv(line),
-            Self::Text(text) => {
-                let now = jiff::Zoned::now().strftime("%H:%M:%S").to_string();
-                let average = line.kind == DocumentKind::Average;
-                text.line(line, if average { "average" } else { &now })
-            }
-        }
+/// Prints messages of the program.
+fn warn(messages: &[String]) {
+    for message in messages {
+        say(format_args!("wirebench: {message}"));
     }
-}
-
-/// Waits until the given time. Returns early if a signal arrives.
-pub(crate) fn wait_until(due: Instant, signals: &Signals) -> bool {
-    // Polling for signals costs more than readings that are a second apart.
-    const LOOK: Duration = Duration::from_millis(100);
-    while signals.received().is_none() {
-        let left = due.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return true;
-        }
-        std::thread::sleep(left.min(LOOK));
-    }
-    false
-}
-
-/// Returns the time of the next reading. After a delay longer than an interval, the missed readings are skipped.
-pub(crate) fn next_due(due: Instant, interval: Duration) -> Instant {
-    let now = Instant::now();
-    let mut next = due + interval;
-    while next <= now {
-        next += interval;
-    }
-    next
-}
-
-fn place(locator: &Locator) -> Result<(Option<String>, Option<String>)> {
-    if locator.driver.is_some() {
-        bail!(
-            "{locator}: counters do not depend on a driver; use {}",
-            locator.place()
-        );
-    }
-    Ok((locator.node.clone(), Some(locator.name.clone())))
-}
-
-/// Returns true if the interface counted packets in an interval.
-fn has_counted(interface: &InterfaceStat) -> bool {
-    let rates = interface.rates.as_ref();
-    rates.is_some_and(|rates| rates.rx_pps + rates.tx_pps > 0.0)
 }
 
 pub(crate) fn run(args: &StatArgs) -> Result<u8> {
     let interval = args
         .interval
         .map_or(Duration::from_secs(1), |seconds| seconds.0);
-    if args.path.len() == 1 || args.path.len() % 2 == 1 {
-        bail!(
-            "--path: {} interface{} given; expected the sender, two of each device in between, and the receiver",
-            args.path.len(),
-            if args.path.len() == 1 { "" } else { "s" }
-        );
-    }
-    let named = args.interfaces.iter().chain(&args.path).map(place);
-    let mut wanted = named.collect::<Result<Vec<_>>>()?;
-    // A whole namespace includes its individual interfaces.
-    wanted.retain(|(node, _)| node.as_ref().is_none_or(|node| !args.nodes.contains(node)));
-    // A request for all interfaces, or for none in particular, omits idle ones.
-    let omit_idle = wanted.is_empty() || !args.nodes.is_empty();
-    wanted.extend(args.nodes.iter().map(|node| (Some(node.clone()), None)));
-    let mut collector = Collector::open(&wanted, args.driver)?;
-    let points = args.path.iter().map(Locator::place);
-    collector.path = points.map(path::Point::new).collect();
-    let named = args.interfaces.iter().chain(&args.path).map(Locator::place);
-    collector.named = named.map(path::Point::new).collect();
-    let probes = probes::plans(&args.probes)?;
-    collector.probes = probes::Probes::open(&probes, interval)?;
+    let options = StatOptions {
+        interfaces: &args.interfaces,
+        nodes: &args.nodes,
+        path: &args.path,
+        probes: &args.probes,
+        driver: args.driver,
+        interval,
+        count: args.count,
+        until_idle: args.until_idle,
+    };
+    let mut collector = Collector::open(&options)?;
 
     let signals = Signals::install()?;
     metrics::serve(&args.metrics, &signals)?;
+    let omit_idle = options.omits_idle();
     let mut form = match (args.json, args.csv) {
-        (true, _) => Form::Json,
-        (_, true) => Form::Csv,
-        _ => Form::Text(Text::new(omit_idle, args.cpus)),
+        (true, _) => StatForm::Json,
+        (_, true) => StatForm::Csv,
+        _ => StatForm::Text(Text::new(omit_idle, args.cpus)),
     };
-    let mut due = Instant::now();
     collector.first().context("cannot read the counters")?;
-    for warning in collector.xdp_warnings() {
-        say(format_args!("wirebench: {warning}"));
-    }
+    warn(&collector.xdp_warnings());
     let reading = Reading {
         omit_idle,
         driver: args.driver,
@@ -229,27 +152,22 @@ pub(crate) fn run(args: &StatArgs) -> Result<u8> {
     if args.interrupts {
         wb_machine::affinity::repair().iter().for_each(say);
         collector.with_interrupts(args.apply)?;
+        warn(&collector.take_messages());
     }
-    let mut listening = !args.csv || deliver_to_reader(&csv_header())?;
+    let mut listening = match form.header() {
+        Some(header) => deliver_to_reader(&header)?,
+        None => true,
+    };
     let mut fault = None;
-    let mut seen = false;
-    while listening && args.count.is_none_or(|count| collector.intervals() < count) {
-        due = next_due(due, interval);
-        if !wait_until(due, &signals) {
-            break;
-        }
-        match collector.next() {
+    while listening && collector.wait(&|| signals.received().is_some()) {
+        match collector.next_interval() {
             Ok(line) => {
+                warn(&collector.take_messages());
                 metrics::publish(|seen| seen.stat = Some(collector.average()));
                 let shown = live.tell(false, |screen| {
                     screen.count(line.clone(), collector.average());
                 });
                 listening = shown || args.quiet || deliver_to_reader(&form.line(&line))?;
-                let busy = line.interfaces.iter().any(has_counted);
-                if args.until_idle && seen && !busy {
-                    break;
-                }
-                seen |= busy;
             }
             Err(e) => {
                 fault = Some(Fault(format!("cannot continue reading the counters: {e}")));
@@ -294,16 +212,5 @@ mod tests {
         for text in ["0", "1ms", "-1", "nan", "inf", "1e9", "", "x", "0.05"] {
             assert!(text.parse::<Seconds>().is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn a_reading_that_is_late_is_left_out() {
-        let interval = Duration::from_millis(100);
-        let long_ago = Instant::now()
-            .checked_sub(Duration::from_millis(350))
-            .unwrap();
-        let next = next_due(long_ago, interval);
-        assert!(next > Instant::now());
-        assert!(next <= Instant::now() + interval);
     }
 }

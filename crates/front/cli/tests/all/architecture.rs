@@ -227,7 +227,6 @@ fn signal_handlers_cpus_and_privileges_have_few_users() {
             "front/session/",
             // Possibility of labs, and their user.
             "testbed/",
-            "front/cli/src/commands/lab.rs",
             "front/cli/src/commands/demo.rs",
             // Owner of the control files.
             "front/fuse/",

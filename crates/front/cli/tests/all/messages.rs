@@ -66,10 +66,10 @@ fn all_messages_are_in_one_file() {
     let mut sources = sources();
     sources.sort();
     for (place, text) in sources {
-        if ["testbed/", "testing/"]
+        let is_left_out = ["testbed/", "testing/"]
             .iter()
-            .any(|other| place.starts_with(other))
-        {
+            .any(|o| place.starts_with(o));
+        if is_left_out && !place.starts_with("testbed/src/self_test") {
             continue;
         }
         let tokens = text.parse().expect("a source is Rust");

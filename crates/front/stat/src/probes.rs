@@ -6,13 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, anyhow};
 use wb_counters::stat_document::Probe as ProbeLine;
 use wb_machine::{
     clock::monotonic_ns,
     probe::{Probe, Sample},
 };
 use wb_model::{PlanError, bench::ProbePlan, text::plan_from_toml};
+
+use crate::StatError;
 
 /// Message for a reading in progress.
 const NO_ANSWER: &str = "no response yet";
@@ -21,7 +22,7 @@ const NO_ANSWER: &str = "no response yet";
 ///
 /// # Errors
 /// If a probe cannot be parsed; reports the first one.
-pub(super) fn plans(typed: &[String]) -> Result<Vec<ProbePlan>> {
+pub(crate) fn plans(typed: &[String]) -> Result<Vec<ProbePlan>, StatError> {
     let mut plans = Vec::new();
     for text in typed {
         let keys = match text.contains('=') {
@@ -31,12 +32,12 @@ pub(super) fn plans(typed: &[String]) -> Result<Vec<ProbePlan>> {
         // The last line of a TOML error gives the reason; the other lines refer to a file.
         let plan = plan_from_toml("", &format!("probe = [{{ {keys} }}]")).map_err(|e| {
             let what = e.message.lines().next_back().unwrap_or_default().to_owned();
-            anyhow!("--probe {text:?}: {}", in_our_words(&what))
+            StatError::Input(format!("--probe {text:?}: {}", in_our_words(&what)))
         })?;
         for probe in &plan.probes {
             probe.check().map_err(|PlanError(problems)| {
                 let said: Vec<String> = problems.into_iter().map(|p| p.what).collect();
-                anyhow!("--probe {text:?}: {}", said.join("; "))
+                StatError::Input(format!("--probe {text:?}: {}", said.join("; ")))
             })?;
         }
         plans.extend(plan.probes);
@@ -87,7 +88,7 @@ struct Watched {
 
 /// Set of all probes.
 #[derive(Default)]
-pub(super) struct Probes {
+pub(crate) struct Probes {
     watched: Vec<Watched>,
     /// Time to wait for answers after the interfaces were read.
     patience: Duration,
@@ -98,10 +99,10 @@ impl Probes {
     ///
     /// # Errors
     /// If a probe cannot be created; reports the first one.
-    pub(super) fn open(plans: &[ProbePlan], interval: Duration) -> Result<Self> {
+    pub(crate) fn open(plans: &[ProbePlan], interval: Duration) -> Result<Self, StatError> {
         let mut watched = Vec::new();
         for plan in plans {
-            let probe = Probe::new(plan).context("--probe")?;
+            let probe = Probe::new(plan).map_err(StatError::Probe)?;
             let name = probe.name().to_owned();
             let (ask, asked) = sync_channel::<()>(1);
             let (answer, answers) = sync_channel::<Reading>(1);
@@ -142,13 +143,13 @@ impl Probes {
     }
 
     /// Takes the readings before the first interval.
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.ask();
         let _ = self.lines();
     }
 
     /// Requests a reading from all probes except those with an outstanding answer.
-    pub(super) fn ask(&mut self) {
+    pub(crate) fn ask(&mut self) {
         for watched in &mut self.watched {
             watched.late = watched.answers.try_recv().ok();
             watched.asked &= watched.late.is_none();
@@ -160,7 +161,7 @@ impl Probes {
     }
 
     /// Returns the changes in the interval that ends now; a reading belongs to the interval in which it ended.
-    pub(super) fn lines(&mut self) -> Vec<ProbeLine> {
+    pub(crate) fn lines(&mut self) -> Vec<ProbeLine> {
         let patience = self.patience;
         let until = Instant::now() + patience;
         let next = |watched: &mut Watched| watched.next(until, patience);
@@ -168,7 +169,7 @@ impl Probes {
     }
 
     /// Returns the changes in total.
-    pub(super) fn totals(&self) -> Vec<ProbeLine> {
+    pub(crate) fn totals(&self) -> Vec<ProbeLine> {
         let total = |watched: &Watched| ProbeLine {
             missing: match &watched.last {
                 // No reading has ended yet, neither with success nor with failure.

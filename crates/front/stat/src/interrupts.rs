@@ -11,8 +11,6 @@ use wb_machine::{
     cpu::{self, Irq},
 };
 
-use crate::say::say;
-
 /// Interrupts of a device.
 struct Device {
     interface: String,
@@ -21,7 +19,7 @@ struct Device {
 }
 
 /// Interrupts of all observed devices.
-pub(super) struct Interrupts {
+pub(crate) struct Interrupts {
     devices: Vec<Device>,
     cpus: Vec<CpuPlace>,
     first: Vec<Interrupt>,
@@ -30,6 +28,8 @@ pub(super) struct Interrupts {
     apply: bool,
     /// Moved interrupts, restored when dropped.
     moved: Vec<affinity::MovedInterrupts>,
+    /// Messages that have not been printed yet.
+    messages: Vec<String>,
 }
 
 impl Interrupts {
@@ -37,12 +37,9 @@ impl Interrupts {
     ///
     /// # Errors
     /// If the CPUs cannot be determined.
-    pub(super) fn of(interfaces: &[(Namespace, String)], apply: bool) -> Result<Self, HostError> {
+    pub(crate) fn of(interfaces: &[(Namespace, String)], apply: bool) -> Result<Self, HostError> {
         let device = |(namespace, name): &(Namespace, String)| Device {
-            interface: match namespace.name() {
-                Some(node) => format!("{node}/{name}"),
-                None => name.clone(),
-            },
+            interface: namespace.place_of(name),
             node: cpu::node_of_interface(namespace, name),
             irqs: cpu::irqs(namespace, name).unwrap_or_default(),
         };
@@ -51,27 +48,33 @@ impl Interrupts {
             node: Some(cpu.node),
         });
         let now = counters::interrupts();
+        let mut devices: Vec<Device> = interfaces.iter().map(device).collect();
+        devices.retain(|device| !device.irqs.is_empty());
+        let message = if devices.is_empty() {
+            Some("none of these interfaces has its own interrupts")
+        } else {
+            wb_machine::process::is_running("irqbalance").then_some(
+                "T3: irqbalance is running and may move interrupts during the measurement; stop it: systemctl stop irqbalance",
+            )
+        };
         Ok(Self {
-            devices: interfaces
-                .iter()
-                .map(device)
-                .filter(|d| !d.irqs.is_empty())
-                .collect(),
+            devices,
             cpus: cpus.collect(),
             first: now.clone(),
             last: now,
             apply,
             moved: Vec::new(),
+            messages: message.into_iter().map(str::to_owned).collect(),
         })
     }
 
-    /// Returns true if no device has interrupts.
-    pub(super) fn is_empty(&self) -> bool {
-        self.devices.is_empty()
+    /// Returns the messages since the last call.
+    pub(crate) fn take_messages(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.messages)
     }
 
     /// Returns the interrupts per CPU in the interval that ends now.
-    pub(super) fn lines(&mut self, seconds: f64) -> Vec<DeviceInterrupts> {
+    pub(crate) fn lines(&mut self, seconds: f64) -> Vec<DeviceInterrupts> {
         let now = counters::interrupts();
         let lines = self.between(&self.last, &now, seconds);
         self.last = now;
@@ -84,7 +87,7 @@ impl Interrupts {
     }
 
     /// Returns the interrupts per CPU in total.
-    pub(super) fn totals(&self, seconds: f64) -> Vec<DeviceInterrupts> {
+    pub(crate) fn totals(&self, seconds: f64) -> Vec<DeviceInterrupts> {
         self.between(&self.first, &self.last, seconds)
     }
 
@@ -121,15 +124,15 @@ impl Interrupts {
             }
             match affinity::MovedInterrupts::to(&[(step.irq, step.to)]) {
                 Ok(moved) => {
-                    say(format_args!(
-                        "wirebench: moved interrupt {} ({}) to CPU {} until the end",
+                    self.messages.push(format!(
+                        "moved interrupt {} ({}) to CPU {} until the end",
                         step.irq, step.name, step.to
                     ));
                     irq.cpus = vec![step.to];
                     self.moved.push(moved);
                 }
                 Err(error) => {
-                    say(format_args!("wirebench: {error}"));
+                    self.messages.push(error.to_string());
                     // Prevents a repeated attempt in each interval.
                     irq.cpus = vec![step.to];
                 }
@@ -196,8 +199,9 @@ mod tests {
             last: now.clone(),
             apply: false,
             moved: Vec::new(),
+            messages: Vec::new(),
         };
-        assert!(machine(Vec::new()).is_empty());
+        assert!(machine(Vec::new()).totals(1.0).is_empty());
         let all = machine(vec![Device {
             interface: "eth0".to_owned(),
             node: None,

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use wb_counters::{
-    Series, Softnet, cpu,
+    Series, cpu,
     device::Group,
-    softnet::SoftnetRise,
+    softnet::{SoftnetRise, SoftnetSeries},
     stat_document::{
         Cpu, Device, DocumentKind, InterfaceStat, SCHEMA, SoftnetStat as SoftnetLine, StatDocument,
     },
@@ -15,21 +15,35 @@ use wb_machine::{
     clock::monotonic_ns,
     counters::{Interfaces, softnet},
 };
+use wb_model::locator::Locator;
 
-use crate::say::say;
-
-use super::{advice::Advisor, interrupts::Interrupts, path, probes::Probes};
+use crate::{
+    StatError, StatOptions,
+    advice::Advisor,
+    interrupts::Interrupts,
+    path,
+    probes::{self, Probes},
+    schedule::Schedule,
+    seconds,
+};
 
 type Ticks = BTreeMap<u32, [u64; 10]>;
 type Statistics = BTreeMap<(String, String), u64>;
 
+/// Returns true if the interface counted packets in an interval.
+fn has_counted(interface: &InterfaceStat) -> bool {
+    let rates = interface.rates.as_ref();
+    rates.is_some_and(|rates| rates.rx_pps + rates.tx_pps > 0.0)
+}
+
 /// Sources of counters with their previous readings.
-pub(crate) struct Collector {
+///
+/// Call [`Collector::first`], then [`Collector::wait`] and [`Collector::next_interval`] in turns.
+/// Call [`Collector::average`] at the end.
+pub struct Collector {
     interfaces: Interfaces,
     series: Series,
-    softnet: Vec<Softnet>,
-    /// Totals of the CPU counters over all intervals.
-    softnet_total: BTreeMap<u32, SoftnetRise>,
+    softnet: SoftnetSeries,
     ticks: Ticks,
     first_ticks: Ticks,
     with_driver: bool,
@@ -37,13 +51,21 @@ pub(crate) struct Collector {
     statistics_total: BTreeMap<String, Device>,
     begin_ns: u64,
     last_ns: u64,
+    schedule: Schedule,
     intervals: u64,
+    /// Number of intervals; unlimited if `None`.
+    count: Option<u64>,
+    until_idle: bool,
+    /// True once an interface has counted packets.
+    was_busy: bool,
+    /// True after the idle interval that is the last one.
+    is_over: bool,
     /// Interfaces along a path.
-    pub(super) path: Vec<path::Point>,
+    path: Vec<path::Point>,
     /// Interfaces requested by name.
-    pub(super) named: Vec<path::Point>,
+    named: Vec<path::Point>,
     /// Probes of devices under test.
-    pub(super) probes: Probes,
+    probes: Probes,
     /// Interrupts of devices, if requested.
     interrupts: Option<Interrupts>,
     /// Source of advice, if requested.
@@ -61,58 +83,58 @@ fn now() -> String {
     jiff::Timestamp::now().to_string()
 }
 
-#[allow(clippy::cast_precision_loss)]
-fn seconds(from_ns: u64, to_ns: u64) -> f64 {
-    to_ns.saturating_sub(from_ns) as f64 / 1e9
-}
-
-/// Returns the changes of the CPU counters between two readings; a CPU missing from the first one is left out.
-pub(crate) fn softnet_rises(before: &[Softnet], now: &[Softnet]) -> BTreeMap<u32, SoftnetRise> {
-    let rise = |row: &Softnet| {
-        let old = before.iter().find(|old| old.cpu == row.cpu)?;
-        Some((row.cpu, row.since(old)))
-    };
-    now.iter().filter_map(rise).collect()
-}
-
 impl Collector {
-    /// Opens the requested sources, see [`Interfaces::open`].
-    pub(crate) fn open(
-        wanted: &[(Option<String>, Option<String>)],
-        with_driver: bool,
-    ) -> Result<Self, HostError> {
+    /// Opens the requested sources.
+    ///
+    /// # Errors
+    /// An invalid option, or an interface or a namespace that does not exist.
+    pub fn open(options: &StatOptions<'_>) -> Result<Self, StatError> {
+        let path = options.path;
+        if path.len() % 2 == 1 {
+            return Err(StatError::Input(format!(
+                "--path: {} interface{} given; expected the sender, two of each device in between, and the receiver",
+                path.len(),
+                if path.len() == 1 { "" } else { "s" }
+            )));
+        }
+        let interfaces = Interfaces::open(&options.wanted()?)?;
+        let point = |locator: &Locator| path::Point::new(locator.place());
+        let probes = probes::plans(options.probes)?;
         Ok(Self {
-            interfaces: Interfaces::open(wanted)?,
+            interfaces,
             series: Series::default(),
-            softnet: Vec::new(),
-            softnet_total: BTreeMap::new(),
+            softnet: SoftnetSeries::default(),
             ticks: Ticks::new(),
             first_ticks: Ticks::new(),
-            with_driver,
+            with_driver: options.driver,
             statistics: Statistics::new(),
             statistics_total: BTreeMap::new(),
             begin_ns: 0,
             last_ns: 0,
+            schedule: Schedule::new(options.interval),
             intervals: 0,
-            path: Vec::new(),
-            named: Vec::new(),
-            probes: Probes::default(),
+            count: options.count,
+            until_idle: options.until_idle,
+            was_busy: false,
+            is_over: false,
+            path: path.iter().map(point).collect(),
+            named: options.interfaces.iter().chain(path).map(point).collect(),
+            probes: Probes::open(&probes, options.interval)?,
             interrupts: None,
             advisor: None,
         })
     }
 
-    /// Returns the number of intervals so far.
-    pub(crate) fn intervals(&self) -> u64 {
-        self.intervals
-    }
-
     /// Takes the first reading.
-    pub(crate) fn first(&mut self) -> Result<(), HostError> {
+    ///
+    /// # Errors
+    /// If the counters cannot be read.
+    pub fn first(&mut self) -> Result<(), HostError> {
+        self.schedule.begin();
         self.series.next(self.interfaces.read()?);
         self.begin_ns = monotonic_ns();
         self.last_ns = self.begin_ns;
-        self.softnet = softnet();
+        self.softnet.next(softnet());
         self.ticks = ticks();
         self.first_ticks.clone_from(&self.ticks);
         if self.with_driver {
@@ -123,52 +145,52 @@ impl Collector {
     }
 
     /// Returns a warning for each interface with an XDP program. Call after the first reading.
-    pub(super) fn xdp_warnings(&self) -> Vec<String> {
+    #[must_use]
+    pub fn xdp_warnings(&self) -> Vec<String> {
         let warning = |(namespace, name): &(wb_machine::Namespace, String)| {
             let link = wb_machine::link::link_by_name(namespace, name).ok()?;
-            let place = match namespace.name() {
-                Some(node) => format!("{node}/{name}"),
-                None => name.clone(),
-            };
-            Some(format!("{place}: {}", link.xdp_attached?.warning()))
+            let warning = link.xdp_attached?.warning();
+            Some(format!("{}: {warning}", namespace.place_of(name)))
         };
         self.interfaces.known().iter().filter_map(warning).collect()
     }
 
     /// Adds interrupts to all following readings, and moves them as advised if `apply` is set. Call after the first
     /// reading, which finds the interfaces.
-    pub(super) fn with_interrupts(&mut self, apply: bool) -> Result<(), HostError> {
+    ///
+    /// # Errors
+    /// If the CPUs cannot be determined.
+    pub fn with_interrupts(&mut self, apply: bool) -> Result<(), HostError> {
         let known = self.interfaces.known();
-        let interrupts = Interrupts::of(&known, apply)?;
-        if interrupts.is_empty() {
-            say("wirebench: none of these interfaces has its own interrupts");
-        }
-        if !interrupts.is_empty() && wb_machine::process::is_running("irqbalance") {
-            say(
-                "wirebench: T3: irqbalance is running and may move interrupts during the measurement; stop it: systemctl stop irqbalance",
-            );
-        }
-        self.interrupts = Some(interrupts);
+        self.interrupts = Some(Interrupts::of(&known, apply)?);
         self.advisor = Some(Advisor::of(&known));
         Ok(())
     }
 
+    /// Returns the messages about interrupts since the last call.
+    pub fn take_messages(&mut self) -> Vec<String> {
+        let interrupts = self.interrupts.as_mut();
+        interrupts.map_or_else(Vec::new, Interrupts::take_messages)
+    }
+
+    /// Waits until the next reading is due. Returns false after the last interval, or once `is_stopped` returns true.
+    pub fn wait(&mut self, is_stopped: &dyn Fn() -> bool) -> bool {
+        let is_last = self.count.is_some_and(|count| self.intervals >= count);
+        !(is_last || self.is_over) && self.schedule.wait(is_stopped)
+    }
+
     /// Takes the next reading and returns the interval since the last one.
-    pub(crate) fn next(&mut self) -> Result<StatDocument, HostError> {
+    ///
+    /// # Errors
+    /// If the counters cannot be read.
+    pub fn next_interval(&mut self) -> Result<StatDocument, HostError> {
         self.probes.ask();
         let intervals = self.series.next(self.interfaces.read()?);
         path::follow(&mut self.path, &intervals);
         path::follow(&mut self.named, &intervals);
         let at_ns = monotonic_ns();
-        let (softnet, ticks) = (softnet(), ticks());
-        let rises = softnet_rises(&self.softnet, &softnet);
-        for (cpu, rise) in &rises {
-            let total = self.softnet_total.entry(*cpu).or_default();
-            *total = SoftnetRise {
-                backlog: rise.backlog,
-                ..total.plus(*rise)
-            };
-        }
+        let rises = self.softnet.next(softnet());
+        let ticks = ticks();
         self.intervals += 1;
         let interval = seconds(self.last_ns, at_ns);
         let mut line = StatDocument {
@@ -191,12 +213,15 @@ impl Collector {
         if let Some(advisor) = &mut self.advisor {
             line.advice = advisor.next(&line.interfaces, &line.interrupts, &line.softnet);
         }
-        (self.softnet, self.ticks, self.last_ns) = (softnet, ticks, at_ns);
+        (self.ticks, self.last_ns) = (ticks, at_ns);
+        let is_busy = line.interfaces.iter().any(has_counted);
+        self.is_over = self.until_idle && self.was_busy && !is_busy;
+        self.was_busy |= is_busy;
         Ok(line)
     }
 
     /// Returns the totals of all intervals.
-    pub(crate) fn average(&mut self) -> StatDocument {
+    pub fn average(&mut self) -> StatDocument {
         let totals = self.series.totals();
         let whole = seconds(self.begin_ns, self.last_ns);
         StatDocument {
@@ -205,7 +230,7 @@ impl Collector {
             number: self.intervals,
             time: now(),
             seconds: whole,
-            softnet: softnet_line(&self.softnet_total, &self.first_ticks, &self.ticks),
+            softnet: softnet_line(self.softnet.totals(), &self.first_ticks, &self.ticks),
             interrupts: self
                 .interrupts
                 .as_ref()

@@ -2,21 +2,23 @@
 
 use std::{path::Path, process::Command};
 
-use anyhow::Result;
-use clap::ValueEnum;
-use wb_testbed::Lab;
+use crate::Lab;
 
 /// Filter for frames of the sender, by destination port (RFC 2544, C.2.6.4).
 const FILTER: &str = "udp port 7";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub(super) enum Tool {
-    #[value(skip)]
+/// Tool that captures frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CaptureTool {
+    /// This program.
     Wirebench,
-    #[value(skip)]
+    /// This program over AF_XDP.
     WirebenchXdp,
+    /// tcpdump.
     Tcpdump,
+    /// dumpcap.
     Dumpcap,
+    /// netsniff-ng.
     NetsniffNg,
 }
 
@@ -29,19 +31,24 @@ pub(super) struct Counts {
     pub(super) dropped: u64,
 }
 
-impl Tool {
-    pub(super) const fn name(self) -> &'static str {
+impl CaptureTool {
+    /// Tools to compare with.
+    pub const OTHERS: [Self; 3] = [Self::Tcpdump, Self::Dumpcap, Self::NetsniffNg];
+
+    /// Returns the name of the tool.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
-            Tool::Wirebench => "wirebench",
-            Tool::WirebenchXdp => "wirebench xdp",
-            Tool::Tcpdump => "tcpdump",
-            Tool::Dumpcap => "dumpcap",
-            Tool::NetsniffNg => "netsniff-ng",
+            Self::Wirebench => "wirebench",
+            Self::WirebenchXdp => "wirebench xdp",
+            Self::Tcpdump => "tcpdump",
+            Self::Dumpcap => "dumpcap",
+            Self::NetsniffNg => "netsniff-ng",
         }
     }
 
     pub(super) const fn is_ours(self) -> bool {
-        matches!(self, Tool::Wirebench | Tool::WirebenchXdp)
+        matches!(self, Self::Wirebench | Self::WirebenchXdp)
     }
 
     pub(super) fn is_installed(self) -> bool {
@@ -52,8 +59,8 @@ impl Tool {
 
     pub(super) const fn file_name(self) -> &'static str {
         match self {
-            Tool::Wirebench | Tool::WirebenchXdp | Tool::Dumpcap => "trace.pcapng",
-            Tool::Tcpdump | Tool::NetsniffNg => "trace.pcap",
+            Self::Wirebench | Self::WirebenchXdp | Self::Dumpcap => "trace.pcapng",
+            Self::Tcpdump | Self::NetsniffNg => "trace.pcap",
         }
     }
 
@@ -62,59 +69,60 @@ impl Tool {
         (!self.is_ours()).then(|| lab.node("b").to_owned())
     }
 
-    pub(super) fn command(self, lab: &Lab, file: &Path) -> Result<Command> {
+    /// Returns the command that writes the frames to `file`. `program` is this program.
+    pub(super) fn command(self, program: &Path, lab: &Lab, file: &Path) -> Command {
         let mut command = match self {
-            Tool::Wirebench | Tool::WirebenchXdp => {
-                let mut command = Command::new(std::env::current_exe()?);
+            Self::Wirebench | Self::WirebenchXdp => {
+                let mut command = Command::new(program);
                 command.args(["capture", "-q", "-i", &lab.port("b0")]);
-                if self == Tool::WirebenchXdp {
+                if self == Self::WirebenchXdp {
                     command.arg("--xdp");
                 }
                 command
             }
-            Tool::Tcpdump => {
+            Self::Tcpdump => {
                 let mut command = Command::new("tcpdump");
                 // Without -Z some builds switch to a user without write permission here.
                 command.args(["-Z", "root", "-i", "b0"]);
                 command
             }
-            Tool::Dumpcap => {
+            Self::Dumpcap => {
                 let mut command = Command::new("dumpcap");
                 command.args(["-i", "b0", "-f", FILTER]);
                 command
             }
-            Tool::NetsniffNg => {
+            Self::NetsniffNg => {
                 let mut command = Command::new("netsniff-ng");
                 command.args(["--in", "b0", "--silent", "-f", FILTER, "--out"]);
                 command.arg(file);
-                return Ok(command);
+                return command;
             }
         };
         command.arg("-w").arg(file);
-        if self != Tool::Dumpcap {
+        if self != Self::Dumpcap {
             command.arg(FILTER);
         }
-        Ok(command)
+        command
     }
 
     /// Returns the text that the tool prints once it captures all frames.
     pub(super) const fn listening(self) -> &'static str {
         match self {
-            Tool::Wirebench | Tool::WirebenchXdp | Tool::Tcpdump => "listening on ",
-            Tool::Dumpcap => "File: ",
-            Tool::NetsniffNg => "Running!",
+            Self::Wirebench | Self::WirebenchXdp | Self::Tcpdump => "listening on ",
+            Self::Dumpcap => "File: ",
+            Self::NetsniffNg => "Running!",
         }
     }
 
     /// Returns the counters in the tool's output, or `None` if there are none.
     pub(super) fn counts(self, said: &str) -> Option<Counts> {
         match self {
-            Tool::Wirebench | Tool::WirebenchXdp | Tool::Tcpdump => Some(Counts {
+            Self::Wirebench | Self::WirebenchXdp | Self::Tcpdump => Some(Counts {
                 captured: before(said, " captured")?,
                 received: before(said, " received by filter")?,
                 dropped: before(said, " dropped by kernel")?,
             }),
-            Tool::Dumpcap => {
+            Self::Dumpcap => {
                 let (_, pair) = said.rsplit_once("Packets received/dropped on interface")?;
                 let (_, pair) = pair.split_once("': ")?;
                 let (received, dropped) = pair.split_whitespace().next()?.split_once('/')?;
@@ -126,7 +134,7 @@ impl Tool {
                     dropped,
                 })
             }
-            Tool::NetsniffNg => {
+            Self::NetsniffNg => {
                 let passed = before(said, " passed filter")?;
                 let dropped = before(said, " failed filter (out of space)")?;
                 let (head, _) = said.split_once(" unread on exit")?;
@@ -168,17 +176,23 @@ mod tests {
         };
         let tcpdump = "tcpdump: listening on b0, link-type EN10MB (Ethernet), snapshot length 262144 bytes\n\
             1 packet captured\n17 packets received by filter\n16 packets dropped by kernel\n";
-        assert_eq!(Tool::Tcpdump.counts(tcpdump), counts(1, 17, 16));
+        assert_eq!(CaptureTool::Tcpdump.counts(tcpdump), counts(1, 17, 16));
         let dumpcap = "Capturing on 'b0'\nFile: /t/x.pcapng\nPackets: 12479 Packets: 20000 Packets captured: 20000\n\
             Packets received/dropped on interface 'b0': 20000/12 (pcap:12/dumpcap:0/flushed:0/ps_ifdrop:0) (99.9%)\n";
-        assert_eq!(Tool::Dumpcap.counts(dumpcap), counts(20_000, 20_012, 12));
+        assert_eq!(
+            CaptureTool::Dumpcap.counts(dumpcap),
+            counts(20_000, 20_012, 12)
+        );
         let netsniff = "Running! Hang up with ^C!\n\n       20012  packets incoming (3 unread on exit)\n       \
             20003  packets passed filter\n          12  packets failed filter (out of space)\n      \
             0.0600% packet droprate\n";
         assert_eq!(
-            Tool::NetsniffNg.counts(netsniff),
+            CaptureTool::NetsniffNg.counts(netsniff),
             counts(20_000, 20_012, 12)
         );
-        assert_eq!(Tool::Tcpdump.counts("tcpdump: b0: no such device\n"), None);
+        assert_eq!(
+            CaptureTool::Tcpdump.counts("tcpdump: b0: no such device\n"),
+            None
+        );
     }
 }

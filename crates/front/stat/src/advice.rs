@@ -15,7 +15,7 @@ use wb_machine::{Namespace, steering};
 const BUSY_PPS: f64 = 100.0;
 
 /// Source of the advice.
-pub(super) struct Advisor {
+pub(crate) struct Advisor {
     interfaces: BTreeMap<String, (Namespace, String)>,
     /// Packet steering of interfaces that have been busy. Read once per interface because reading is slow.
     steering: BTreeMap<String, InterfaceSteering>,
@@ -24,13 +24,9 @@ pub(super) struct Advisor {
 }
 
 impl Advisor {
-    pub(super) fn of(interfaces: &[(Namespace, String)]) -> Self {
+    pub(crate) fn of(interfaces: &[(Namespace, String)]) -> Self {
         let named = |(namespace, name): &(Namespace, String)| {
-            let shown = match namespace.name() {
-                Some(node) => format!("{node}/{name}"),
-                None => name.clone(),
-            };
-            (shown, (namespace.clone(), name.clone()))
+            (namespace.place_of(name), (namespace.clone(), name.clone()))
         };
         Self {
             interfaces: interfaces.iter().map(named).collect(),
@@ -41,7 +37,7 @@ impl Advisor {
     }
 
     /// Returns the advice for an interval.
-    pub(super) fn next(
+    pub(crate) fn next(
         &mut self,
         interfaces: &[InterfaceStat],
         interrupts: &[DeviceInterrupts],
@@ -90,7 +86,7 @@ impl Advisor {
     }
 
     /// Returns all advice so far, each item once, in its last wording.
-    pub(super) fn whole(&self) -> Vec<Advice> {
+    pub(crate) fn whole(&self) -> Vec<Advice> {
         self.told.clone()
     }
 }

@@ -12,7 +12,7 @@ const GAP: usize = 2;
 /// A table that is filled row by row and then formatted as text.
 ///
 /// ```
-/// use wb_render::table::Table;
+/// use wb_figures::table::Table;
 /// let mut table = Table::new().left("port").right("frames");
 /// table.row(["a", "1,000"]);
 /// table.row(["b", "90"]);

@@ -4,13 +4,13 @@ use wb_counters::{LinkInterval, path, series::LinkTotal, stat_document::PathStat
 
 /// Interface of a path, with its requested and its current name.
 #[derive(Debug)]
-pub(super) struct Point {
+pub(crate) struct Point {
     asked: String,
     now: String,
 }
 
 impl Point {
-    pub(super) fn new(asked: String) -> Self {
+    pub(crate) fn new(asked: String) -> Self {
         Self {
             now: asked.clone(),
             asked,
@@ -19,7 +19,7 @@ impl Point {
 }
 
 /// Updates the names of interfaces that were renamed in an interval.
-pub(super) fn follow(points: &mut [Point], intervals: &[LinkInterval]) {
+pub(crate) fn follow(points: &mut [Point], intervals: &[LinkInterval]) {
     for point in points {
         let renamed = |i: &&LinkInterval| i.renamed_from.as_ref() == Some(&point.now);
         if let Some(interval) = intervals.iter().find(renamed) {
@@ -29,19 +29,19 @@ pub(super) fn follow(points: &mut [Point], intervals: &[LinkInterval]) {
 }
 
 /// Returns true if this is the current name of one of the interfaces.
-pub(super) fn names(points: &[Point], name: &str) -> bool {
+pub(crate) fn names(points: &[Point], name: &str) -> bool {
     points.iter().any(|point| point.now == name)
 }
 
 /// Returns the losses over all intervals. An interface that was missing or reset in an interval has incomplete
 /// totals.
-pub(super) fn whole(points: &[Point], totals: &[&LinkTotal], intervals: u64) -> Option<PathStat> {
+pub(crate) fn whole(points: &[Point], totals: &[&LinkTotal], intervals: u64) -> Option<PathStat> {
     let there = totals.iter().filter(|total| total.intervals == intervals);
     line(points, there.map(|total| &total.whole))
 }
 
 /// Returns the losses between these interfaces in an interval; none without a path.
-pub(super) fn line<'a>(
+pub(crate) fn line<'a>(
     points: &[Point],
     intervals: impl Iterator<Item = &'a LinkInterval>,
 ) -> Option<PathStat> {
