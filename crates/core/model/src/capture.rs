@@ -21,7 +21,7 @@ pub struct CaptureJob {
     pub filter: String,
     /// Bytes to keep of each frame, 1 to 262144 (default 262144).
     pub snap_len: u32,
-    /// Direction: received frames, sent frames, or both (default `inout`).
+    /// Direction of the frames (default `inout`).
     #[serde(skip_serializing_if = "is_default")]
     pub direction: Direction,
     /// Receive frames for any destination address (default true).
@@ -30,21 +30,21 @@ pub struct CaptureJob {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub count: Option<u64>,
-    /// Duration. Without it, until a signal or the end of a file.
+    /// Time after which the capture stops (default: at a signal or the end of a file).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
     /// Total file size in bytes at which the capture ends. Frames that were read before are still written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_octets: Option<u64>,
-    /// Longest stall of the reader without loss at the expected rate (default 1 s). It determines the size of the
+    /// Longest stall of the reader without loss at the expected rate (default 1s). It determines the size of the
     /// receive ring.
     pub stall: Span,
-    /// Expected frames per second. Default: from the link speed; if that is unknown, the ring has 512 MiB, or an eighth
-    /// of the memory if that is less.
+    /// Expected frames per second (default: from the link speed; if that is unknown, the ring has 512 MiB, or an eighth
+    /// of the memory if that is less).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub expect_pps: Option<u64>,
-    /// Time after which the kernel passes on a block that is not full, 1ms to 1s (default 100 ms).
+    /// Time after which the kernel passes on a block that is not full, 1ms to 1s (default 100ms).
     pub block_timeout: Span,
     /// Distribute the frames of a port among several readers in turn instead of by flow or receive queue: for traffic
     /// with a single flow.
@@ -211,7 +211,7 @@ pub struct CaptureOutput {
     /// number is added to the name.
     #[serde(skip_serializing_if = "is_default")]
     pub overwrite: bool,
-    /// Number of frames after which the next file starts; 0 means never.
+    /// Number of frames after which the next file starts; 0: never (default 0).
     #[serde(skip_serializing_if = "is_default")]
     #[serde(deserialize_with = "crate::units::count::count")]
     pub rotate_frames: u64,

@@ -44,7 +44,7 @@ pub struct HttpJob {
     /// Requests to send. Empty: a GET of the URL.
     #[serde(rename = "request", skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<HttpCall>,
-    /// Headers of all requests, `Name: value`. Default `Host`: from the URL.
+    /// Headers of all requests, `Name: value`. `Host` is taken from the URL unless given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<String>,
     /// CSV file with variables: its first line has their names, used as `{{NAME}}` in paths, headers and bodies. Each
@@ -88,19 +88,20 @@ pub struct HttpJob {
     /// HTTP/1.1: requests in flight on a connection, 1 to 1000 (default 1).
     #[serde(skip_serializing_if = "is_one")]
     pub pipeline: u32,
-    /// Requests after which a connection is closed and replaced; 0 means no limit (default 0). With 1, requests also
-    /// ask the server to close.
+    /// Requests after which a connection is closed and replaced; 0: no limit (default 0). With 1, requests also ask the
+    /// server to close.
     #[serde(skip_serializing_if = "is_default")]
     #[serde(deserialize_with = "crate::units::count::count")]
     pub per_connection: u32,
-    /// Timeout of connection setup (with TLS or HTTP/2, until the connection is ready) and of each response, up to 24
-    /// hours (default 2 s). After a timeout the connection or request has failed, and the connection is replaced. With
-    /// HTTP/2 and HTTP/3 the request is cancelled, and the connection stays open if the server responds on it.
+    /// Timeout of connection setup (with TLS or HTTP/2, until the connection is ready) and of each response, up to 24h
+    /// (default 2s). After a timeout the connection or request has failed, and the connection is replaced. With HTTP/2
+    /// and HTTP/3 the request is cancelled, and the connection stays open if the server responds on it.
     pub timeout: Span,
-    /// Timeout until a connection is ready, including all handshakes, instead of `timeout` for each of them.
+    /// Timeout until a connection is ready, including all handshakes (default: `timeout` for each of them).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connect_timeout: Option<Span>,
-    /// Timeout from the start of a request to the first byte of its response. `timeout` applies to the whole response.
+    /// Timeout from the start of a request to the first byte of its response (default: as `timeout`, which applies to
+    /// the whole response).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_byte_timeout: Option<Span>,
     /// TLS parameters of https.
@@ -114,13 +115,14 @@ pub struct HttpJob {
     /// Path of a Unix domain socket to connect to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unix: Option<String>,
-    /// Local source addresses of connections, used in turn.
+    /// Local source addresses of connections, used in turn: one, FIRST-LAST, or a prefix (default: chosen by the
+    /// system).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<AddressRange>,
     /// Conditions on a response. A request fails if its response does not meet them.
     #[serde(skip_serializing_if = "is_default")]
     pub check: HttpCheck,
-    /// Count distinct bodies by their SHA-256, which reveals changed bytes.
+    /// List the SHA-256 digests of all distinct bodies, which reveals changed bytes.
     #[serde(skip_serializing_if = "is_default")]
     pub digest: bool,
     /// Lua script that creates requests and processes responses, with wrk's hooks.
@@ -261,12 +263,12 @@ pub enum Arrivals {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpTls {
-    /// TLS version; default: both versions.
+    /// TLS version (default: both).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<TlsVersion>,
     /// Resume an earlier session of the thread on later connections (default true).
     pub resume: bool,
-    /// Verify the server's certificate (default false).
+    /// Verify the server's certificate.
     pub verify: bool,
     /// PEM file with the certificate authorities for verification, instead of the system's.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -274,10 +276,10 @@ pub struct HttpTls {
     /// Client certificate: a PEM file that may contain the chain; `key` is its private key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
-    /// Private key of `certificate`, a PEM file.
+    /// Private key of `certificate`, a PEM file (default: in the file of the certificate).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Server name in the handshake (SNI), instead of the host of the URL.
+    /// Server name in the handshake (SNI; default: host of the URL).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_name: Option<String>,
 }
@@ -334,13 +336,13 @@ pub enum TlsVersion {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpCheck {
-    /// Accepted statuses, 100 to 599. Empty: any.
+    /// Accepted statuses, 100 to 599; a response with another status has failed (default: any).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub status: Vec<u16>,
-    /// Text that the body must contain.
+    /// Text that the body must contain; a response without it has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// Header that the response must have, `Name` or `Name: value`.
+    /// Header that the response must have, `Name` or `Name: value`; a response without it has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
 }

@@ -27,7 +27,7 @@ pub struct LoadJob {
     pub name: String,
     /// Name of the port. Its gateway is the next hop of all frames.
     pub port: String,
-    /// Hardware address of the gateway. Default: resolved by ARP or neighbour discovery.
+    /// Hardware address of the gateway, if it does not answer (default: resolved by ARP or neighbour discovery).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway_mac: Option<Mac>,
     /// Role: `client` opens connections, `server` answers them (default `client`).
@@ -58,7 +58,7 @@ pub struct LoadJob {
     /// VXLAN tunnel around all frames.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vxlan: Option<Vxlan>,
-    /// IPv4 type of service or IPv6 traffic class (default 0).
+    /// IPv4 type of service or IPv6 traffic class, 0 to 255 (default 0).
     #[serde(skip_serializing_if = "is_default")]
     pub tos: u8,
     /// IPv4 time to live or IPv6 hop limit, 1 to 255 (default 64).
@@ -82,8 +82,8 @@ pub struct LoadJob {
     /// Client: requests per connection, after which it is closed; 0 means until the end of the run. Server: responses
     /// after which it closes a connection; 0 means no limit. Default 1.
     pub requests: u32,
-    /// Client: time between the requests of a connection; 0 means that the next request follows the response
-    /// immediately (default 0).
+    /// Client: time between the requests of a connection (default 0s). With 0, the next request follows the response
+    /// immediately.
     #[serde(skip_serializing_if = "is_default")]
     pub interval: Span,
     /// Client: requests sent back to back, 1 to 100 (default 1).
@@ -268,14 +268,14 @@ impl Default for LoadMessage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpRequest {
-    /// Method: GET, POST, … (default GET).
+    /// Method of the HTTP request: GET, POST, … (default GET).
     pub method: String,
     /// Path, beginning with `/` (default `/`).
     pub path: String,
-    /// Value of the Host header. Empty: the server's address.
+    /// Host header of the HTTP request (default: address of the server).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub host: String,
-    /// Size of the body in bytes.
+    /// Size of the HTTP request body in bytes (default 0).
     #[serde(skip_serializing_if = "is_default")]
     pub body: u32,
     /// Size of the whole request in bytes: the path of a GET, or the body of other methods, is padded to it. 0:
@@ -381,17 +381,17 @@ pub enum LoadClose {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadRate {
-    /// New connections per second; `"max"` means as fast as possible with `cc` concurrent connections. 0 means none;
-    /// if all clients have it, `load --control` is required.
+    /// New connections per second (`10k`, `1.5m`), or `max`: as fast as possible with `cc` concurrent connections. With
+    /// 0 in all clients, `load --control` is required.
     #[serde(skip_serializing_if = "Option::is_none", with = "count_or_max")]
     #[schemars(with = "Option<CountOrMax>")]
     pub cps: Option<u64>,
-    /// Concurrent connections; 0 means none; if all clients have it, `load --control` is required.
+    /// Concurrent connections. With 0 in all clients, `load --control` is required.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub cc: Option<u64>,
-    /// Requests per second over all open connections; `interval` is then ignored. `"max"` sends each request as soon as
-    /// a response has arrived, over `cc` connections.
+    /// Requests per second over all open connections, or `max`: each request as soon as a response has arrived, over
+    /// `cc` connections. `interval` is then ignored.
     #[serde(skip_serializing_if = "Option::is_none", with = "count_or_max")]
     #[schemars(with = "Option<CountOrMax>")]
     pub rps: Option<u64>,
@@ -457,7 +457,7 @@ mod count_or_max {
     ) -> Result<Option<u64>, D::Error> {
         let told = Option::<CountOrMax>::deserialize(deserializer).map_err(|_| {
             serde::de::Error::custom(
-                "expected a whole number, also as text with k, m or g (\"20k\"), or \"max\"",
+                "expected a whole number, also with k, m or g (\"20k\"), or \"max\"",
             )
         })?;
         Ok(told.map(|told| match told {
@@ -471,19 +471,19 @@ mod count_or_max {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadShape {
-    /// Time before the first connection is opened.
+    /// Time before the first connection is opened (default 0s).
     #[serde(skip_serializing_if = "is_default")]
     pub wait: Span,
-    /// Ramp-up time from zero to the full rate, before the duration starts. It includes `wait`.
+    /// Ramp-up time from zero to the full rate, before the duration starts (default 0s). It includes `wait`.
     #[serde(skip_serializing_if = "is_default")]
     pub ramp: Span,
     /// Shape of the ramp-up (default `linear`).
     #[serde(skip_serializing_if = "is_default")]
     pub rise: LoadRise,
-    /// Time at the full rate (default 10 s). Server: 0 means until the server is stopped. With clients in the same
-    /// plan, a server runs until they have ended.
+    /// Time at the full rate (default 10s). Server: 0 means until the server is stopped. With clients in the same plan,
+    /// a server runs until they have ended.
     pub duration: Span,
-    /// Time after the duration for connections to end, up to 1 min (default 4 s).
+    /// Time after the duration for connections to end, up to 1m (default 4s).
     pub drain: Span,
     /// Profile of the rate over the duration, as shares of the full rate. The share changes linearly between points,
     /// and the last one stays until the end. Empty: the full rate throughout.
@@ -531,31 +531,32 @@ pub struct ProfilePoint {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadTcp {
-    /// Maximum segment size, announced and sent, in bytes; 0 means the size that fits the MTU of the port.
+    /// Maximum segment size, announced and sent, in bytes; 0: the size that fits the MTU of the port (default 0).
     #[serde(skip_serializing_if = "is_default")]
     pub mss: u16,
-    /// Announced receive window in bytes, 1 to 1 GiB (default 1 MiB).
+    /// Announced receive window in bytes, 1 to 1 GiB (default 1048576).
     pub window: u32,
     /// Maximum number of segments in flight; 0 means the limit of the peer's window and the congestion window.
     #[serde(skip_serializing_if = "is_default")]
     pub in_flight: u16,
-    /// Initial retransmission timeout, used until the round-trip time is known (default 1 s). Later the timeout follows
-    /// the round-trip time, and the minimum timeout is this value or 200 ms if that is less.
+    /// Initial retransmission timeout, used until the round-trip time is known (default 1s). Later the timeout follows
+    /// the round-trip time, and the minimum timeout is this value or 200ms if that is less.
     pub retransmit: Span,
     /// Maximum number of transmissions of a segment, 1 to 255 (default 5).
+    #[schemars(range(min = 1))]
     pub tries: u8,
     /// Double the timeout with each retransmission (RFC 6298 section 5.5; default true).
     pub backoff: bool,
-    /// Maximum time from the first SYN to its response; 0 means no limit (default 10 s).
+    /// Maximum time from the first SYN to its response; 0: no limit (default 10s).
     pub connect_timeout: Span,
-    /// Maximum time from a request to the end of its response; 0 means no limit (default 10 s). It applies to UDP, too:
-    /// a later request counts as lost.
+    /// Maximum time from a request to the end of its response; 0: no limit (default 10s). It applies to UDP, too: a
+    /// later request counts as lost.
     pub response_timeout: Span,
-    /// Maximum time from the own FIN to the end of the connection; 0 means no limit (default 10 s).
+    /// Maximum time from the own FIN to the end of the connection; 0: no limit (default 10s).
     pub close_timeout: Span,
-    /// Server: maximum time without data from the client; 0 means no limit (default 60 s).
+    /// Server: maximum time without data from the client; 0: no limit (default 1m).
     pub idle_timeout: Span,
-    /// Time before the addresses and ports of a closed connection are reused; 0 means immediately.
+    /// Time before the addresses and ports of a closed connection are reused; 0: immediately (default 0s).
     #[serde(skip_serializing_if = "is_default")]
     pub time_wait: Span,
     /// Acknowledge immediately if the next request is not due soon, instead of with that request (default true).

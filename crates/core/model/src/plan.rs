@@ -143,8 +143,8 @@ pub struct PortPlan {
     pub name: String,
     /// Locator: `IF`, `NODE/IF`, `xdp:IF`, `packet:IF`, `live:IF`, `memory:NAME`, `file:PATH`.
     pub locator: Locator,
-    /// Workers, each with a dedicated CPU, 1 to 64 (default 1). They share the queues of the interface; with the `xdp`
-    /// driver there can be at most one worker per queue.
+    /// Number of workers, each with a dedicated CPU, 1 to 64 (default 1). They share the queues of the interface; with
+    /// the `xdp` driver there can be at most one worker per queue.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub workers: u32,
     /// CPUs for the workers, in order. Empty: the program chooses them.
@@ -154,11 +154,11 @@ pub struct PortPlan {
     /// sent from or to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<AddressRange>,
-    /// Next hop of all frames sent from this port. Default: the destination itself, then the route of the host, then
-    /// host 1 of the source's network, whichever resolves first.
+    /// Next hop of all frames sent from this port (default: the destination itself, then the route of the host, then
+    /// host 1 of the source's network, whichever resolves first).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<std::net::IpAddr>,
-    /// XDP mode: `auto`, `zero-copy`, `native` or `generic` (default `auto`).
+    /// Mode in which the `xdp` driver attaches (default `auto`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub xdp_mode: XdpMode,
     /// Size of the `packet` driver's receive ring in bytes, for each worker. 0: the program chooses it.
@@ -172,16 +172,16 @@ pub struct PortPlan {
     /// all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<u32>,
-    /// Captures: slots of the `xdp` driver's receive ring, for each queue, a power of two from 64 to 1048576. 0: the
-    /// program chooses it.
+    /// Slots of the `xdp` driver's receive ring for captures, per queue, a power of two from 64 to 1048576 (default:
+    /// 65536, on small machines 8192).
     #[serde(default, skip_serializing_if = "is_default")]
     pub xdp_ring: u32,
-    /// Captures: slots of the `xdp` driver's fill ring, which holds the free frame memory, a power of two from 64 to
-    /// 1048576. 0: enough for all memory.
+    /// Slots of the `xdp` driver's fill ring for captures, which holds the free frame memory, a power of two from 64 to
+    /// 1048576 (default: enough for all frame memory).
     #[serde(default, skip_serializing_if = "is_default")]
     pub xdp_fill: u32,
-    /// Captures: memory per frame of the `xdp` driver in bytes, 2048 or 4096, of which the kernel uses 256. 0: the
-    /// smallest size that fits the MTU. Longer frames are dropped and counted.
+    /// Memory per frame of the `xdp` driver for captures in bytes, 2048 or 4096, of which the kernel uses 256 (default:
+    /// the smallest that fits the MTU). Longer frames are dropped and counted.
     #[serde(default, skip_serializing_if = "is_default")]
     pub xdp_chunk: u32,
     /// Devices: path of sent frames: `direct` to the driver, through the `qdisc`, or into the `receive` side of the
@@ -240,19 +240,18 @@ pub struct TrafficJob {
     /// Start time, relative to the start of the run (default 0).
     #[serde(default, skip_serializing_if = "is_default")]
     pub start: Span,
-    /// Sending time. Default 10s; unlimited in a job that only receives. Sending ends at the first of `duration` and
-    /// `count`.
+    /// Sending time (default: 10s unless `count` is given; unlimited in a job that only receives).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
-    /// Number of frames to send, over all streams and workers.
+    /// Number of frames to send, over all streams and workers. Sending ends at the first of `duration` and `count`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub count: Option<u64>,
-    /// Drain time: receiving continues for this time after the last frame was sent, up to 1m (default 200 ms). Frames
+    /// Drain time: receiving continues for this time after the last frame was sent, up to 1m (default 200ms). Frames
     /// that arrive in this time are received and counted as late; later frames are lost.
     #[serde(default = "default_drain")]
     pub drain: Span,
-    /// Ramp-up time before the duration, in which the rate rises evenly from 0 to the full rate (default 0). Frames of
+    /// Ramp-up time before the duration, in which the rate rises evenly from 0 to the full rate (default 0s). Frames of
     /// the ramp-up are sent and counted separately.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ramp: Span,
@@ -264,11 +263,11 @@ pub struct TrafficJob {
     #[serde(default = "once", skip_serializing_if = "is_once")]
     pub hold_load: f64,
     /// Shortest time without an arrival of a flow that counts as an outage if frames are missing, 0 to 1h (default
-    /// 10 ms).
+    /// 10ms).
     #[serde(default = "default_outage_threshold")]
     #[serde(skip_serializing_if = "is_default_outage_threshold")]
     pub outage_threshold: Span,
-    /// Maximum delay that a stalled sender makes up for (default 100 ms). Older frames stay unsent.
+    /// Maximum delay that a stalled sender makes up for (default 100ms). Older frames stay unsent.
     #[serde(default = "default_catch_up")]
     pub catch_up: Span,
     /// Also measure the time between departures (a histogram, at some cost per frame).
@@ -291,20 +290,22 @@ pub struct Stream {
     /// Name in the report. Default or empty: a word and its number.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Frame sizes with FCS. Default: the smallest size that fits headers and tag, at least 64.
+    /// Frame sizes with FCS: `64`, a range `64-1518`, `imix`, or weights `64:7,570:4,1518:1` (default: the smallest
+    /// that holds headers and tag, at least 64).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<SizeModel>,
-    /// Rate of this stream, over all its workers (default `max`).
+    /// Rate of this stream, over all its workers: `100kpps` or `100k`, `1.2mpps`, `10gbps` (layer 1), `9gbps-l2`,
+    /// `37%`, `max` (default `max`).
     pub rate: Rate,
-    /// Frames per burst, sent back to back, instead of a rate.
+    /// Frames per burst, sent back to back, one burst every `gap`, instead of a rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub burst: Option<u32>,
     /// Time from the first frame of a burst to the first frame of the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gap: Option<Span>,
-    /// Number of flows with distinct 5-tuples, used in turn, 1 to 16,777,216. Default: one for each combination of the
-    /// given address and port ranges, at most 65,536; without ranges, 1.
+    /// Number of flows with distinct 5-tuples, used in turn, 1 to 16,777,216 (default: one for each combination of the
+    /// given address and port ranges, at most 65,536).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub flows: Option<u32>,
@@ -313,59 +314,60 @@ pub struct Stream {
     /// Use IPv6 instead of IPv4 if no address determines the version.
     #[serde(skip_serializing_if = "is_false")]
     pub ipv6: bool,
-    /// Source addresses. Default 198.18.1.2 or 2001:2:0:1::2.
+    /// Source addresses: one, a range A-B, or a prefix (default 198.18.1.2; with `ipv6` 2001:2:0:1::2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub src: Option<AddressRange>,
-    /// Destination addresses. Default 198.19.1.2 or 2001:2:0:8001::2.
+    /// Destination addresses: one, a range A-B, or a prefix (default 198.19.1.2; with `ipv6` 2001:2:0:8001::2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dst: Option<AddressRange>,
-    /// Source ports; ICMP identifier. Default 49184 (RFC 2544 C.2.6.4).
+    /// Source ports: one or a range; ICMP identifier (default 49184, RFC 2544 C.2.6.4).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sport: Option<PortRange>,
-    /// Destination ports. Default 7, echo (RFC 2544 C.2.6.4).
+    /// Destination ports: one or a range (default 7, echo; RFC 2544 C.2.6.4).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dport: Option<PortRange>,
-    /// Source hardware address. Default: the port's.
+    /// Source hardware address (default: address of the port).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub src_mac: Option<Mac>,
-    /// Destination hardware address. Default: resolved by ARP or neighbour discovery.
+    /// Destination hardware address (default: resolved by ARP or neighbour discovery).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dst_mac: Option<Mac>,
-    /// VLAN ids, outermost first, at most 4; `id` or `id:priority`.
+    /// VLAN ids, outermost first, at most 4: `ID` or `ID:PRIORITY`. The last tag is 802.1Q, outer tags are 802.1ad.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub vlan: Vec<VlanSpec>,
     /// MPLS labels, topmost first, at most 8.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mpls: Vec<u32>,
-    /// IPv6 extension headers, in order: `hop-by-hop` (8 bytes, must be first), `routing` (24), `fragment` (8),
-    /// `destination` (8). They request no action from devices (RFC 5180 section 7).
+    /// IPv6 extension headers, in order. They request no action from devices (RFC 5180 section 7).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ext: Vec<Extension>,
-    /// IPv4 type of service or IPv6 traffic class (default 0).
+    /// IPv4 type of service or IPv6 traffic class, 0 to 255 (default 0).
     #[serde(skip_serializing_if = "is_default")]
     pub tos: u8,
-    /// IPv4 time to live or IPv6 hop limit. Default 64.
+    /// IPv4 time to live or IPv6 hop limit (default 64).
     pub ttl: u8,
-    /// TCP flags, for `proto = "tcp"`. Default 0x10, ACK.
+    /// TCP flags of `proto = "tcp"` as a number: 0x10 is ACK, 0x02 SYN (default 0x10).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp_flags: Option<u8>,
-    /// Ethernet type of `proto = "raw"`. Default 0x88b5, local experiments (IEEE 802).
+    /// EtherType of `proto = "raw"` (default 0x88b5, local experiments of IEEE 802).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ethertype: Option<u16>,
-    /// Payload after the headers and the tag: hex digits, repeated to fill the frame. Default zeros.
+    /// Payload after the headers and the tag: hex digits, repeated to fill the frame (default: zeros).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<HexBytes>,
-    /// Fields that vary from frame to frame, in the order in which they are applied.
+    /// Fields that vary from frame to frame, in the order in which they are applied: `FIELD=inc:FIRST-LAST`, also with
+    /// `dec` or `random`, or `FIELD=list:A,B`. `,step=N` and `,mask=0x..` may follow.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub vary: Vec<Vary>,
     /// Test tag after the last header (default `wirebench`).
     #[serde(skip_serializing_if = "is_default")]
     pub tag: TagKind,
-    /// Path of a pcap or pcapng file. Its frames are sent unchanged, instead of generated frames.
+    /// File (pcap or pcapng) with frames to send unmodified, instead of generated frames. They are repeated until the
+    /// `duration` or `count` of the job is reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay: Option<String>,
-    /// Speed of a replay relative to the recording: 1 is the recorded timing, 2 twice as fast. Without it, the stream's
-    /// `rate` applies.
+    /// Speed of a replay relative to the recording: 1 is the recorded timing, 2 twice as fast (default: paced by
+    /// `rate`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
 }
@@ -424,13 +426,13 @@ pub enum Proto {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Extension {
-    /// Hop-by-hop options with padding only.
+    /// Hop-by-hop options with padding only, 8 bytes; must be first.
     HopByHop,
-    /// Routing header without segments left.
+    /// Routing header without segments left, 24 bytes.
     Routing,
-    /// Fragment header of an unfragmented packet.
+    /// Fragment header of an unfragmented packet, 8 bytes.
     Fragment,
-    /// Destination options with padding only.
+    /// Destination options with padding only, 8 bytes.
     Destination,
 }
 

@@ -83,7 +83,7 @@ pub struct SocketJob {
     /// 0). The streams alternate in direction, and every second one comes from the server.
     #[serde(skip_serializing_if = "is_default")]
     pub load_streams: u32,
-    /// Time after the start that is excluded from rates, times and intervals. Counts of bytes and calls include it, and
+    /// Initial time that is excluded from rates, times and intervals. Counts of bytes and calls include it, and
     /// `omitted` has its part.
     #[serde(skip_serializing_if = "is_default")]
     pub omit: Span,
@@ -92,14 +92,15 @@ pub struct SocketJob {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(deserialize_with = "crate::units::count::optional_number")]
     pub rate: Option<f64>,
-    /// Poll for received data without sleeping, at both ends if the server is wirebench.
+    /// Poll for received data without sleeping, at both ends if the server is wirebench; keeps one CPU busy at each
+    /// end.
     #[serde(skip_serializing_if = "is_default")]
     pub busy_poll: bool,
-    /// Put sequence numbers and times into the datagrams of a stream, to measure loss, order and one-way delay.
+    /// Put sequence numbers and times into the datagrams of a stream, to measure loss, order, one-way delay and jitter.
     /// Requires a wirebench server and at least 18 bytes.
     #[serde(skip_serializing_if = "is_default")]
     pub tagged: bool,
-    /// Measure the duration of each operation.
+    /// Measure the latency of each operation, with percentiles in the report.
     #[serde(skip_serializing_if = "is_default")]
     pub latency: bool,
     /// Length of report intervals, with TCP_INFO; the program requires at least 1ms.
@@ -297,7 +298,7 @@ pub struct SocketControl {
     /// sendfile, `cc`, `mss`.
     #[serde(skip_serializing_if = "is_default")]
     pub classic: bool,
-    /// Request no extensions of the wirebench server.
+    /// Use only features that the original netserver has: request no extensions of wirebench.
     #[serde(skip_serializing_if = "is_default")]
     pub plain: bool,
 }

@@ -55,7 +55,7 @@ pub struct SuitePlan {
     pub tests: Vec<SuiteTest>,
     /// Quantity of the load that changes from trial to trial (default `frames`).
     pub of: Quantity,
-    /// Name of the job whose load changes. Default: the first job with such a load.
+    /// Name of the job whose load changes (default: the first job with such a load).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
     /// Frame sizes with FCS, with a separate test for each: a size, a range, `imix`, weights, or a genome of RFC 6985
@@ -68,8 +68,8 @@ pub struct SuitePlan {
     /// divide its part of the load in proportion to their rates. Empty: streams are used unchanged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ipv6_shares: Vec<Share>,
-    /// Highest load to try. Default: line rate or, without a known line rate, the highest load that the tester was
-    /// found to offer.
+    /// Highest load to try, in each direction: a rate, or a number of connections or requests (default: line rate or,
+    /// without a known line rate, the highest load that the tester was found to offer).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<Load>,
     /// Lowest load to try, at most `max`.
@@ -103,7 +103,7 @@ pub struct SuitePlan {
     /// Additional conditions of the tests: extra frames (RFC 2544 section 11) or frames in bursts (section 21).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub modifiers: Vec<Modifier>,
-    /// Modifier `bursts`: frames per burst, with a separate run for each. Default: 16, 64, 256 and 1024.
+    /// Modifier `bursts`: frames per burst, with a separate run for each (default 16, 64, 256 and 1024).
     #[serde(skip_serializing_if = "are_usual_bursts")]
     pub burst_lengths: Vec<u32>,
     /// Modifier `management`: target and source of the queries.
@@ -332,12 +332,12 @@ pub struct SuiteTimes {
     /// Duration of a search trial, at least 100 ms. Default: the duration of a full-length trial.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<Span>,
-    /// Ramp-up time from zero to the full rate before each trial (default 500 ms). Frames of the ramp-up are not
+    /// Ramp-up time from zero to the full rate before each trial (default 500ms). Frames of the ramp-up are not
     /// counted.
     pub ramp: Span,
-    /// Time after a trial to wait for frames in flight, up to 1m (default 500 ms).
+    /// Time after a trial to wait for frames in flight, up to 1m (default 500ms).
     pub drain: Span,
-    /// Pause between two trials (default 500 ms).
+    /// Pause between two trials (default 500ms).
     pub settle: Span,
     /// Run a warm-up trial first and discard its results (default true).
     pub warm_up: bool,
@@ -403,15 +403,15 @@ impl FromStr for Modifier {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ManagementPlan {
-    /// Address of the device itself. Default: the gateway of the sending port or, without a gateway, the router address
-    /// of the standards: the first address of the network of the stream's source (RFC 2544 appendix C.2.2, RFC 5180
+    /// Address of the device itself (default: the gateway of the sending port or, without a gateway, the first address
+    /// of the network of the stream's source, which is the router address of RFC 2544 appendix C.2.2 and RFC 5180
     /// section 5.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
-    /// Source address of the queries. Default: the first source address of the stream.
+    /// Source address of the queries (default: the first source address of the stream).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<IpAddr>,
-    /// SNMP community (default `public`).
+    /// SNMPv2c community (default `public`).
     pub community: String,
 }
 

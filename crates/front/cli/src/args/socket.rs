@@ -2,9 +2,10 @@
 
 use clap::{Args, ValueEnum};
 use wb_model::{
-    socket::{NUMBERED_BYTES, ReceiveBy, SendBy, SocketJob, SocketProtocol, SocketTest},
-    units::{ParseUnitError, Span, parse_count},
+    socket::{NUMBERED_BYTES, SendBy, SocketJob, SocketProtocol, SocketTest},
+    units::{ParseUnitError, parse_count},
 };
+use wb_options::{Opt, Typed, options};
 
 use super::count_in;
 
@@ -18,9 +19,6 @@ pub(crate) struct SocketArgs {
     /// Send from the server to this end.
     #[arg(long)]
     reverse: bool,
-    /// Initial time excluded from all results.
-    #[arg(long, value_name = "TIME")]
-    omit: Option<Span>,
     /// Requests or datagrams per second of each stream, sent on a fixed schedule; latency counts from the scheduled
     /// time. Datagram requests then carry a number: 8 bytes in each direction unless requests and responses are larger.
     #[arg(long, value_name = "N", value_parser = count_in::<u64>(0..))]
@@ -31,9 +29,6 @@ pub(crate) struct SocketArgs {
     /// Send method: copy, write, sendfile, msg (MSG_ZEROCOPY) or uring (registered buffers, zero copy).
     #[arg(long, value_name = "HOW")]
     zerocopy: Option<SendHow>,
-    /// Receive method at this end: copy, splice, or discard (dropped in the kernel, uncopied).
-    #[arg(long, value_name = "HOW")]
-    receive: Option<ReceiveHow>,
     /// Number of datagrams per system call (sendmmsg).
     #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=1024))]
     batch: Option<u32>,
@@ -43,30 +38,30 @@ pub(crate) struct SocketArgs {
     /// Receive several datagrams as one (UDP_GRO), at both ends.
     #[arg(long)]
     gro: bool,
-    /// Poll for incoming data instead of sleeping; keeps one CPU busy at each end.
-    #[arg(long)]
-    busy_poll: bool,
     /// Use Multipath TCP (RFC 8684).
     #[arg(long)]
     mptcp: bool,
-    /// Number and time-stamp datagrams for loss, order, one-way delay and jitter; needs `wirebench netserver`.
-    #[arg(long)]
-    track: bool,
-    /// Record the latency of each operation; adds percentiles to the report.
-    #[arg(long)]
-    latency: bool,
     /// Number of streams that load the path while requests are timed, first without and then with load.
     #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=512))]
     load_streams: Option<u32>,
     /// CPUs of the threads at this end, or LOCAL,REMOTE.
     #[arg(long, value_name = "CPU")]
     cpu: Option<Pair>,
-    /// Exclude the set-up time of the first connection.
-    #[arg(long)]
-    exclude_connect: bool,
-    /// Use only features that the original netserver has.
-    #[arg(long)]
-    as_netperf: bool,
+    #[command(flatten)]
+    direct: Typed<Direct>,
+}
+
+options! {
+    /// Options that are fields of the job.
+    Direct: SocketJob = SocketJob::default(), "Beyond netperf", [
+        Opt::new("omit", "TIME"),
+        Opt::new("receive", "HOW").key("local.receive_by").of("This end"),
+        Opt::flag("busy-poll"),
+        Opt::flag("track").key("tagged"),
+        Opt::flag("latency"),
+        Opt::flag("exclude-connect").key("options.exclude_connect"),
+        Opt::flag("as-netperf").key("control.plain"),
+    ]
 }
 
 /// One value for this end, or one value for each end.
@@ -102,13 +97,6 @@ enum SendHow {
     Sendfile,
     Msg,
     Uring,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ReceiveHow {
-    Copy,
-    Splice,
-    Discard,
 }
 
 /// Parses bits per second: `100m`, `100mbps`, `1g`.
@@ -153,9 +141,7 @@ impl SocketArgs {
                 _ => SocketTest::Send,
             };
         }
-        if let Some(omit) = self.omit {
-            job.omit = omit;
-        }
+        *job = self.direct.over(job);
         if let Some(rate) = self.rate {
             // Rates above 2^53 do not occur.
             job.rate = Some(rate as f64);
@@ -183,13 +169,6 @@ impl SocketArgs {
                 SendHow::Uring => SendBy::Uring,
             };
         }
-        if let Some(how) = self.receive {
-            job.local.receive_by = match how {
-                ReceiveHow::Copy => ReceiveBy::Copy,
-                ReceiveHow::Splice => ReceiveBy::Splice,
-                ReceiveHow::Discard => ReceiveBy::Discard,
-            };
-        }
         if let Some(batch) = self.batch.or(self.gso) {
             job.local.batch = batch;
             job.local.gso = self.gso.is_some();
@@ -213,11 +192,7 @@ impl SocketArgs {
             job.local.cpu = number(&pair.local)?.or(job.local.cpu);
             job.remote.cpu = number(&pair.remote)?.or(job.remote.cpu);
         }
-        job.busy_poll |= self.busy_poll;
-        job.tagged |= self.track;
-        job.latency |= self.latency || self.rate.is_some() && job.test == SocketTest::Rr;
-        job.options.exclude_connect |= self.exclude_connect;
-        job.control.plain |= self.as_netperf;
+        job.latency |= self.rate.is_some() && job.test == SocketTest::Rr;
         Ok(())
     }
 }
@@ -225,6 +200,7 @@ impl SocketArgs {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use wb_model::{socket::ReceiveBy, units::Span};
 
     use super::*;
 

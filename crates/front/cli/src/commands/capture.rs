@@ -19,13 +19,14 @@ use serde::Serialize;
 use wb_machine::expression::{LINK_ETHERNET, compile};
 use wb_model::{
     Criterion, Plan, Report, Verdict,
-    capture::{CaptureJob, Direction},
+    capture::CaptureJob,
     counted,
     criteria::{self, CriterionLimit},
     report::CaptureReport,
     schema::mismatch,
     units::Span,
 };
+use wb_options::{Opt, Typed, options};
 use wb_session::input::read_text;
 use wb_session::{FrameSink, Prepared, Signals, View};
 use wb_tcpdump::{closing, print::LinkType};
@@ -79,12 +80,8 @@ pub(crate) struct CaptureArgs {
     /// file stays complete.
     #[arg(long, help_heading = "Printing")]
     print: bool,
-    /// Stop after this time.
-    #[arg(long, value_name = "TIME", help_heading = "Capture")]
-    duration: Option<Span>,
-    /// Frames to capture: incoming (in), outgoing (out), or both (inout).
-    #[arg(short = 'Q', long, value_name = "DIRECTION", default_value = "inout", value_parser = direction, help_heading = "Capture")]
-    direction: Direction,
+    #[command(flatten)]
+    chosen: Typed<Chosen>,
     /// Do not use promiscuous mode, which receives frames for other addresses.
     #[arg(short = 'p', long, help_heading = "Capture")]
     no_promiscuous_mode: bool,
@@ -186,13 +183,12 @@ impl Table for Capturing {
     ];
 }
 
-fn direction(text: &str) -> Result<Direction, String> {
-    match text {
-        "in" => Ok(Direction::In),
-        "out" => Ok(Direction::Out),
-        "inout" => Ok(Direction::Inout),
-        _ => Err("expected in, out or inout".to_owned()),
-    }
+options! {
+    /// Frames to capture.
+    Chosen: CaptureJob = CaptureJob::default(), "Capture", [
+        Opt::new("duration", "TIME"),
+        Opt::new("direction", "DIRECTION").with(|arg| arg.short('Q')),
+    ]
 }
 
 impl CaptureArgs {
@@ -290,13 +286,10 @@ impl CaptureArgs {
             ports: ports.iter().map(|p| p.name.clone()).collect(),
             filter: self.expression()?,
             snap_len: self.snap(),
-            direction: self.direction,
             promiscuous: !self.no_promiscuous_mode,
             count: self.most,
-            duration: self.duration,
-            overflow: self.output.overflow,
             output: self.output.output(self.tcpdump_options.micro()),
-            ..CaptureJob::default()
+            ..self.output.overload.over(&self.chosen.value())
         };
         self.port.complete(&mut job);
         self.tcpdump_options.complete(&mut job)?;

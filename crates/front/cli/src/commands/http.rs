@@ -6,18 +6,15 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use wb_model::{
     Locator, Plan, PortPlan,
-    http::{
-        Arrivals, HttpCall, HttpCheck, HttpJob, HttpStage, HttpTls, HttpUrl, HttpVersion,
-        ServerAddress, TlsVersion,
-    },
-    plan::XdpMode,
+    http::{Arrivals, HttpCall, HttpJob, HttpStage, HttpTls, HttpUrl, HttpVersion},
     text::plan_from_toml,
-    units::{AddressRange, Span, parse_count},
+    units::{Span, parse_count},
 };
+use wb_options::{Opt, Typed, options};
 use wb_session::input::read_text;
 
 use crate::{
-    args::{Given, OutputArgs, UnsentArgs, count_in, ids, take, xdp_mode},
+    args::{Given, OutputArgs, UnsentArgs, any_port, count_in, cpu_list, ids, take},
     run::run_plan,
 };
 
@@ -38,9 +35,8 @@ pub(crate) struct HttpArgs {
     /// URLs to request, or a plan file; several URLs of one server are used in turn.
     #[arg(value_name = "URL|PLAN.toml", required = true)]
     urls: Vec<String>,
-    /// Number of connections kept open.
-    #[arg(short, long, value_name = "N", default_value = "10", value_parser = count_in::<u64>(0..), help_heading = "Connections")]
-    connections: u64,
+    #[command(flatten)]
+    connections: Typed<Connections>,
     /// Number of threads, each with its own connections; with --port number of workers.
     #[arg(
         short,
@@ -51,15 +47,17 @@ pub(crate) struct HttpArgs {
         help_heading = "Connections"
     )]
     threads: u32,
-    /// Duration of the run including warm-up [default: 10s unless --requests or --stages is given].
-    #[arg(short, long, value_name = "TIME", help_heading = "Rate and time")]
-    duration: Option<Span>,
-    /// Exact number of requests, instead of a duration.
-    #[arg(short = 'n', long, value_name = "N", value_parser = count_in::<u64>(0..), conflicts_with = "duration", help_heading = "Rate and time")]
-    requests: Option<u64>,
-    /// Warm-up time at the start of the duration, excluded from the results.
-    #[arg(long, value_name = "TIME", help_heading = "Rate and time")]
-    warm_up: Option<Span>,
+    /// Use HTTP/2, negotiated by ALPN with TLS and assumed without TLS.
+    #[arg(long, help_heading = "Connections")]
+    http2: bool,
+    /// Use HTTP/3 over QUIC; https only.
+    #[arg(long, conflicts_with = "http2", help_heading = "Connections")]
+    http3: bool,
+    /// Open a new connection for every request.
+    #[arg(long, help_heading = "Connections")]
+    close: bool,
+    #[command(flatten)]
+    course: Typed<Course>,
     /// Requests per second, on a fixed schedule; latency includes the wait for a connection.
     #[arg(long, value_name = "N", value_parser = rate, help_heading = "Rate and time")]
     rate: Option<f64>,
@@ -69,142 +67,21 @@ pub(crate) struct HttpArgs {
     /// Use Poisson arrivals instead of evenly spaced requests; needs --rate or --stages.
     #[arg(long, help_heading = "Rate and time")]
     poisson: bool,
-    /// Maximum wait for a connection; requests that wait longer count as unsent.
-    #[arg(long, value_name = "TIME", help_heading = "Rate and time")]
-    patience: Option<Span>,
-    /// Use HTTP/2, negotiated by ALPN with TLS and assumed without TLS.
-    #[arg(long, help_heading = "Connections")]
-    http2: bool,
-    /// Use HTTP/3 over QUIC; https only.
-    #[arg(long, conflicts_with = "http2", help_heading = "Connections")]
-    http3: bool,
-    /// Concurrent requests per HTTP/2 or HTTP/3 connection, within the limit of the server.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value = "1",
-        value_parser = count_in::<u32>(0..),
-        help_heading = "Connections"
-    )]
-    streams: u32,
-    /// Pipelined requests per HTTP/1.1 connection, 1 to 1000.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value = "1",
-        value_parser = count_in::<u32>(0..),
-        help_heading = "Connections"
-    )]
-    pipeline: u32,
-    /// Open a new connection for every request.
-    #[arg(long, help_heading = "Connections")]
-    close: bool,
-    /// Number of requests after which a connection is replaced.
-    #[arg(
-        long,
-        value_name = "N",
-        conflicts_with = "close",
-        value_parser = count_in::<u32>(0..),
-        help_heading = "Connections"
-    )]
-    per_connection: Option<u32>,
-    /// Time limit for a connection, and for a response.
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "2s",
-        help_heading = "Connections"
-    )]
-    timeout: Span,
-    /// Time limit for a connection including its TLS or QUIC handshake [default: as --timeout].
-    #[arg(long, value_name = "TIME", help_heading = "Connections")]
-    connect_timeout: Option<Span>,
-    /// Time limit from a sent request to the first byte of the response [default: as --timeout].
-    #[arg(long, value_name = "TIME", help_heading = "Connections")]
-    first_byte_timeout: Option<Span>,
-    /// HTTP method: GET, POST, ...
-    #[arg(
-        short,
-        long,
-        value_name = "METHOD",
-        default_value = "GET",
-        help_heading = "Requests"
-    )]
-    method: String,
-    /// Header of all requests, `Name: value`.
-    #[arg(
-        short = 'H',
-        long = "header",
-        value_name = "HEADER",
-        help_heading = "Requests"
-    )]
-    headers: Vec<String>,
-    /// Request body.
-    #[arg(short, long, value_name = "TEXT", help_heading = "Requests")]
-    body: Option<String>,
-    /// File with the request body.
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with = "body",
-        help_heading = "Requests"
-    )]
-    body_file: Option<String>,
-    /// CSV file with values for {{NAME}} in paths, headers and body; the first line has the names.
-    #[arg(long, value_name = "FILE", help_heading = "Requests")]
-    data: Option<String>,
-    /// TLS version [default: both].
-    #[arg(long, value_name = "1.2|1.3", value_parser = tls_version, help_heading = "TLS")]
-    tls_version: Option<TlsVersion>,
+    #[command(flatten)]
+    call: Typed<Call>,
+    #[command(flatten)]
+    all_calls: Typed<AllCalls>,
+    #[command(flatten)]
+    tls: Typed<Tls>,
     /// Use a full handshake for every connection, without session resumption.
     #[arg(long, help_heading = "TLS")]
     no_resume: bool,
-    /// Verify server certificates.
-    #[arg(long, help_heading = "TLS")]
-    verify: bool,
-    /// Verify certificates against these authorities (PEM) [default: system authorities, with --verify].
-    #[arg(long, visible_alias = "ca", value_name = "FILE", help_heading = "TLS")]
-    authorities: Option<String>,
-    /// Client certificate (PEM), with its chain.
-    #[arg(long, value_name = "FILE", help_heading = "TLS")]
-    cert: Option<String>,
-    /// Private key of the client certificate (PEM) [default: in the file of --cert].
-    #[arg(long, value_name = "FILE", requires = "cert", help_heading = "TLS")]
-    key: Option<String>,
-    /// Server name in the handshake (SNI) [default: host of the URL].
-    #[arg(long, value_name = "NAME", help_heading = "TLS")]
-    server_name: Option<String>,
-    /// Connect to these addresses in turn instead of resolving the URL's host; port 0: port of the URL.
-    #[arg(
-        long,
-        value_name = "ADDRESS:PORT",
-        value_delimiter = ',',
-        help_heading = "Connections"
-    )]
-    connect_to: Vec<ServerAddress>,
-    /// Connect to this Unix socket.
-    #[arg(long, value_name = "PATH", help_heading = "Connections")]
-    unix: Option<String>,
-    /// Source addresses of connections, used in turn: one, FIRST-LAST, or a prefix [default: chosen by the system].
-    #[arg(
-        long,
-        value_name = "ADDRESSES",
-        value_delimiter = ',',
-        help_heading = "Connections"
-    )]
-    source: Vec<AddressRange>,
     /// Use wirebench's own TCP over this port (eth2, xdp:eth2, packet:eth2, NODE/IF), without TLS; source addresses
     /// from --source [default: 198.18.1.2].
     #[arg(long, value_name = "PORT", conflicts_with_all = ["unix", "verify", "tls_version", "authorities", "cert"], help_heading = "wirebench TCP")]
     port: Option<Locator>,
-    /// Next hop of all frames sent over --port [default: from the host's routes].
-    #[arg(
-        long,
-        value_name = "ADDR",
-        requires = "port",
-        help_heading = "wirebench TCP"
-    )]
-    gateway: Option<std::net::IpAddr>,
+    #[command(flatten)]
+    own_port: Typed<OwnPort>,
     /// CPUs for the workers of --port: 2,3 or 2-5 [default: chosen by the program].
     #[arg(
         long,
@@ -213,30 +90,91 @@ pub(crate) struct HttpArgs {
         help_heading = "wirebench TCP"
     )]
     cpus: Option<String>,
-    /// XDP mode of --port: auto, zero-copy, native, generic.
-    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = xdp_mode, requires = "port", help_heading = "wirebench TCP")]
-    xdp_mode: XdpMode,
-    /// Expected status; a response with another status has failed.
-    #[arg(
-        long,
-        value_name = "STATUS",
-        value_delimiter = ',',
-        help_heading = "Response checks"
-    )]
-    expect_status: Vec<u16>,
-    /// Expected text in the body; a response without it has failed.
-    #[arg(long, value_name = "TEXT", help_heading = "Response checks")]
-    expect_body: Option<String>,
-    /// Expected header, `Name` or `Name: value`; a response without it has failed.
-    #[arg(long, value_name = "HEADER", help_heading = "Response checks")]
-    expect_header: Option<String>,
-    /// List the SHA-256 digests of all distinct bodies.
-    #[arg(long, help_heading = "Response checks")]
-    digest: bool,
+    #[command(flatten)]
+    check: Typed<Check>,
     #[command(flatten)]
     unsent: UnsentArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+options! {
+    /// Connections to the server.
+    Connections: HttpJob = HttpJob::default(), "Connections", [
+        Opt::new("connections", "N").with(|arg| arg.short('c')),
+        Opt::new("streams", "N"),
+        Opt::new("pipeline", "N"),
+        Opt::new("per-connection", "N").with(|arg| arg.conflicts_with("close")),
+        Opt::new("timeout", "TIME"),
+        Opt::new("connect-timeout", "TIME"),
+        Opt::new("first-byte-timeout", "TIME"),
+        Opt::new("connect-to", "ADDRESS:PORT").list(),
+        Opt::new("unix", "PATH"),
+        Opt::new("source", "ADDRESSES").key("sources").list(),
+    ]
+}
+
+options! {
+    /// Times of the run.
+    Course: HttpJob = HttpJob::default(), "Rate and time", [
+        Opt::new("duration", "TIME")
+            .help("Duration of the run including warm-up (default: 10s unless --requests or --stages is given)")
+            .with(|arg| arg.short('d')),
+        Opt::new("requests", "N")
+            .key("amount")
+            .with(|arg| arg.short('n').conflicts_with("duration")),
+        Opt::new("warm-up", "TIME"),
+        Opt::new("patience", "TIME"),
+    ]
+}
+
+options! {
+    /// Each request.
+    Call: HttpCall = HttpCall::default(), "Requests", [
+        Opt::new("method", "METHOD").with(|arg| arg.short('m')),
+        Opt::new("body", "TEXT").with(|arg| arg.short('b')),
+        Opt::new("body-file", "FILE").with(|arg| arg.conflicts_with("body")),
+    ]
+}
+
+options! {
+    /// All requests together.
+    AllCalls: HttpJob = HttpJob::default(), "Requests", [
+        Opt::new("header", "HEADER").key("headers").with(|arg| arg.short('H')),
+        Opt::new("data", "FILE"),
+    ]
+}
+
+options! {
+    /// TLS of https.
+    Tls: HttpTls = HttpTls::default(), "TLS", [
+        Opt::new("tls-version", "1.2|1.3").key("version"),
+        Opt::flag("verify"),
+        Opt::new("authorities", "FILE")
+            .help("Verify certificates against these authorities (PEM; default: system authorities, with `verify`)")
+            .with(|arg| arg.visible_alias("ca")),
+        Opt::new("cert", "FILE").key("certificate"),
+        Opt::new("key", "FILE").with(|arg| arg.requires("cert")),
+        Opt::new("server-name", "NAME"),
+    ]
+}
+
+options! {
+    /// Port of the program's TCP.
+    OwnPort: PortPlan = any_port(), "wirebench TCP", [
+        Opt::new("gateway", "ADDR").with(|arg| arg.requires("port")),
+        Opt::new("xdp-mode", "MODE").with(|arg| arg.requires("port")),
+    ]
+}
+
+options! {
+    /// Checks of responses.
+    Check: HttpJob = HttpJob::default(), "Response checks", [
+        Opt::new("expect-status", "STATUS").key("check.status").list(),
+        Opt::new("expect-body", "TEXT").key("check.body"),
+        Opt::new("expect-header", "HEADER").key("check.header"),
+        Opt::flag("digest"),
+    ]
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -262,14 +200,6 @@ fn stage(text: &str) -> Result<HttpStage, String> {
     })
 }
 
-fn tls_version(text: &str) -> Result<TlsVersion, String> {
-    match text {
-        "1.2" => Ok(TlsVersion::V12),
-        "1.3" => Ok(TlsVersion::V13),
-        _ => Err("expected 1.2 or 1.3".to_owned()),
-    }
-}
-
 impl HttpArgs {
     fn job(&self) -> Result<HttpJob> {
         let urls: Result<Vec<HttpUrl>, String> = self.urls.iter().map(|u| u.parse()).collect();
@@ -283,14 +213,11 @@ impl HttpArgs {
             );
         }
         let call = |url: &HttpUrl| HttpCall {
-            method: self.method.clone(),
             path: match urls.len() {
                 1 => String::new(),
                 _ => url.target.clone(),
             },
-            body: self.body.clone().unwrap_or_default(),
-            body_file: self.body_file.clone(),
-            ..HttpCall::default()
+            ..self.call.value()
         };
         let requests: Vec<HttpCall> = urls.iter().map(call).collect();
         let plain = requests == [HttpCall::default()];
@@ -302,62 +229,35 @@ impl HttpArgs {
             }],
             None => self.stages.clone(),
         };
+        let mut job = self.all_calls.over(&self.connections.value());
+        job = self.check.over(&self.course.over(&job));
+        job.tls = self.tls.value();
+        job.tls.resume = !self.no_resume;
+        job.tls.verify |= job.tls.authorities.is_some();
+        let open = job.amount.is_none() && self.stages.is_empty();
+        job.duration = job.duration.or(open.then(|| Span::from_secs(10)));
+        if self.close {
+            job.per_connection = 1;
+        }
         Ok(HttpJob {
             url: self.urls[0].clone(),
             requests: if plain { Vec::new() } else { requests },
-            headers: self.headers.clone(),
-            data: self.data.clone(),
             port: self.port.as_ref().map(|_| PORT.to_owned()),
-            connections: u32::try_from(self.connections).unwrap_or(u32::MAX),
             threads: match self.port {
                 Some(_) => 1,
                 None => self.threads,
             },
-            duration: self.duration.or_else(|| {
-                let open = self.requests.is_none() && self.stages.is_empty();
-                open.then(|| Span::from_secs(10))
-            }),
-            amount: self.requests,
-            warm_up: self.warm_up.unwrap_or_default(),
             rate,
             arrivals: match self.poisson {
                 true => Arrivals::Poisson,
                 false => Arrivals::Uniform,
             },
-            patience: self.patience,
             version: match (self.http2, self.http3) {
                 (true, _) => HttpVersion::V2,
                 (_, true) => HttpVersion::V3,
                 _ => HttpVersion::V11,
             },
-            streams: self.streams,
-            pipeline: self.pipeline,
-            per_connection: match self.close {
-                true => 1,
-                false => self.per_connection.unwrap_or(0),
-            },
-            timeout: self.timeout,
-            connect_timeout: self.connect_timeout,
-            first_byte_timeout: self.first_byte_timeout,
-            tls: HttpTls {
-                version: self.tls_version,
-                resume: !self.no_resume,
-                verify: self.verify || self.authorities.is_some(),
-                authorities: self.authorities.clone(),
-                certificate: self.cert.clone(),
-                key: self.key.clone(),
-                server_name: self.server_name.clone(),
-            },
-            connect_to: self.connect_to.clone(),
-            unix: self.unix.clone(),
-            sources: self.source.clone(),
-            check: HttpCheck {
-                status: self.expect_status.clone(),
-                body: self.expect_body.clone(),
-                header: self.expect_header.clone(),
-            },
-            digest: self.digest,
-            ..HttpJob::default()
+            ..job
         })
     }
 }
@@ -370,18 +270,11 @@ impl HttpArgs {
         let Some(locator) = &self.port else {
             return Ok(Vec::new());
         };
-        let mut cpus = match &self.cpus {
-            None => Vec::new(),
-            Some(text) => wb_machine::cpu::parse_list(text).with_context(|| {
-                format!("--cpus: expected a list of CPUs such as 2,3, got {text:?}")
-            })?,
-        };
+        let mut cpus = cpu_list(self.cpus.as_deref())?;
         Ok(vec![PortPlan {
             workers: self.threads,
             cpus: take(&mut cpus, self.threads)?,
-            gateway: self.gateway,
-            xdp_mode: self.xdp_mode,
-            ..PortPlan::new(PORT, locator.clone())
+            ..self.own_port.over(&PortPlan::new(PORT, locator.clone()))
         }])
     }
 }

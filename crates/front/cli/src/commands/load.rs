@@ -13,11 +13,15 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use wb_dperf::statistics::StatisticsBlock;
-use wb_model::{Plan, load::LoadEnd};
+use wb_model::{
+    Plan,
+    load::{LoadEnd, LoadJob, LoadShape},
+};
+use wb_options::{Opt, Typed, options};
 use wb_session::{Signals, View, client_shares};
 
 use crate::{
-    args::{Given, OutputArgs, UnsentArgs, count_in},
+    args::{Given, OutputArgs, UnsentArgs},
     deliver::{Fault, deliver, deliver_document, deliver_report, print, show},
     run::{Runner, is_to_run, say_fault, say_ports},
     say::say,
@@ -60,40 +64,38 @@ pub(crate) struct LoadArgs {
     output: OutputArgs,
 }
 
+options! {
+    /// Amounts of load, which the clients share, and the pause between requests.
+    Amounts: LoadJob = LoadJob::default(), "Load", [
+        Opt::new("cps", "N").key("rate.cps"),
+        Opt::new("cc", "N").key("rate.cc"),
+        Opt::new("rps", "N").key("rate.rps"),
+        Opt::new("pps", "N").key("rate.pps"),
+        Opt::new("bps", "N").key("rate.bps"),
+        Opt::new("every", "TIME").key("interval").help(
+            "Time between the requests of a connection (default: 1s with --cc alone, otherwise 0s)",
+        ),
+    ]
+}
+
+options! {
+    /// Course of the load over time.
+    Course: LoadShape = LoadShape::default(), "Load", [
+        Opt::new("wait", "TIME"),
+        Opt::new("ramp", "TIME"),
+        Opt::new("duration", "TIME")
+            .help("Time at the full rate (default: 10s; for a server alone until Ctrl-C)"),
+        Opt::new("drain", "TIME"),
+    ]
+}
+
 /// Options that also override configuration files.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Load")]
+#[derive(Args, Clone, Debug)]
 struct ChangeArgs {
-    /// New connections per second (10k, 1.5m), or max: as many as possible with --cc open connections.
-    #[arg(long, value_name = "N", value_parser = count_or_max)]
-    cps: Option<u64>,
-    /// Number of concurrent connections.
-    #[arg(long, value_name = "N", value_parser = count_in::<u64>(0..))]
-    cc: Option<u64>,
-    /// Requests per second over all connections, or max: the next request right after each response.
-    #[arg(long, value_name = "N", value_parser = count_or_max)]
-    rps: Option<u64>,
-    /// Datagrams per second (UDP).
-    #[arg(long, value_name = "N", value_parser = count_in::<u64>(0..))]
-    pps: Option<u64>,
-    /// Bits per second, layer 2 (UDP).
-    #[arg(long, value_name = "N", value_parser = count_in::<u64>(0..))]
-    bps: Option<u64>,
-    /// Interval between the requests of a connection.
-    #[arg(long, value_name = "TIME")]
-    every: Option<wb_model::units::Span>,
-    /// Delay before the first connection is opened.
-    #[arg(long, value_name = "TIME")]
-    wait: Option<wb_model::units::Span>,
-    /// Ramp-up time to the full rate, before the duration begins.
-    #[arg(long, value_name = "TIME")]
-    ramp: Option<wb_model::units::Span>,
-    /// Time at the full rate [default: 10s; for a server alone until Ctrl-C].
-    #[arg(long, value_name = "TIME")]
-    duration: Option<wb_model::units::Span>,
-    /// Time for connections to end after the duration, up to 1m [default: 4s].
-    #[arg(long, value_name = "TIME")]
-    drain: Option<wb_model::units::Span>,
+    #[command(flatten)]
+    amounts: Typed<Amounts>,
+    #[command(flatten)]
+    course: Typed<Course>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -102,37 +104,25 @@ enum Format {
     Dperf,
 }
 
-/// Parses a number or `max`.
-fn count_or_max(text: &str) -> Result<u64, wb_model::units::ParseUnitError> {
-    match text {
-        "max" => Ok(wb_model::load::LoadRate::MAX),
-        number => wb_model::units::parse_count(number),
-    }
-}
-
 impl ChangeArgs {
     /// Overrides the plan with the command line options. Rates apply to all clients together.
     ///
     /// # Errors
     /// If a rate is given and no job is a client.
     fn apply(&self, plan: &mut Plan) -> Result<()> {
-        let rates = [
-            ("--cps", self.cps.is_some()),
-            ("--cc", self.cc.is_some()),
-            ("--rps", self.rps.is_some()),
-            ("--pps", self.pps.is_some()),
-            ("--bps", self.bps.is_some()),
-            ("--every", self.every.is_some()),
-        ];
         let has_client = plan.loads.iter().any(|job| job.end == LoadEnd::Client);
-        if let Some((rate, _)) = rates.iter().find(|(_, given)| *given && !has_client) {
-            bail!("{rate}: needs a client; this load has only servers");
+        if let Some(amount) = self.amounts.first()
+            && !has_client
+        {
+            bail!("{amount}: needs a client; this load has only servers");
         }
-        let shares = [self.cps, self.cc, self.rps, self.pps, self.bps]
+        let told = self.amounts.value().rate;
+        let shares = [told.cps, told.cc, told.rps, told.pps, told.bps]
             .map(|told| client_shares(plan, told).into_iter());
         let [mut cps, mut cc, mut rps, mut pps, mut bps] = shares;
         for job in &mut plan.loads {
             if job.end == LoadEnd::Client {
+                *job = self.amounts.over(job);
                 let rate = &mut job.rate;
                 for (of_job, shares) in [
                     (&mut rate.cps, &mut cps),
@@ -143,19 +133,8 @@ impl ChangeArgs {
                 ] {
                     *of_job = shares.next().flatten().or(*of_job);
                 }
-                if let Some(interval) = self.every {
-                    job.interval = interval;
-                }
             }
-            let shape = &mut job.shape;
-            for (of_job, told) in [
-                (&mut shape.wait, self.wait),
-                (&mut shape.ramp, self.ramp),
-                (&mut shape.duration, self.duration),
-                (&mut shape.drain, self.drain),
-            ] {
-                *of_job = told.unwrap_or(*of_job);
-            }
+            job.shape = self.course.over(&job.shape);
         }
         Ok(())
     }

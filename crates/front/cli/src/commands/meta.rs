@@ -236,7 +236,8 @@ pub(crate) fn plan_reference() -> String {
          unit is in seconds: `5` and `\"5\"` are `\"5s\"`. Counts and rates may have k, m or g for thousands, millions \
          or billions: `\"100k\"`. A `Rate` without a unit is in frames per second. Times in criteria need a unit.\n",
     );
-    section(&mut text, "Plan", "top level", &schema);
+    let defs = &schema["$defs"];
+    section(&mut text, "Plan", "top level", &schema, defs);
     for (name, table) in [
         ("PortPlan", "[[port]]"),
         ("TrafficJob", "[[traffic]]"),
@@ -283,12 +284,12 @@ pub(crate) fn plan_reference() -> String {
         ("ManagementPlan", "[procedure.suite.management]"),
         ("SuiteDevice", "[procedure.suite.device]"),
     ] {
-        section(&mut text, name, table, &schema["$defs"][name]);
+        section(&mut text, name, table, &defs[name], defs);
     }
     text
 }
 
-fn section(text: &mut String, name: &str, table: &str, schema: &Value) {
+fn section(text: &mut String, name: &str, table: &str, schema: &Value, defs: &Value) {
     let about = schema["description"]
         .as_str()
         .unwrap_or("")
@@ -319,20 +320,31 @@ fn section(text: &mut String, name: &str, table: &str, schema: &Value) {
             Value::Null | Value::Object(_) => String::new(),
             Value::String(s) if s.is_empty() => String::new(),
             Value::Array(a) if a.is_empty() => String::new(),
+            _ if meaning.contains("(default") => String::new(),
             value => format!(" Default: `{}`.", value.to_string().trim_matches('"')),
         };
         let _ = writeln!(
             text,
             "| `{key}` | {} | {meaning}{must}{default} |",
-            kind(property)
+            kind(property, defs)
         );
     }
 }
 
-/// Returns the kind of value of a property, in a word.
-fn kind(property: &Value) -> String {
+fn listed(words: &[(String, String)]) -> String {
+    let words: Vec<String> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
+    words.join(", ")
+}
+
+/// Returns the kind of value of a property, in a word, or the allowed words.
+fn kind(property: &Value, defs: &Value) -> String {
+    let kind = |property: &Value| kind(property, defs);
     if let Some(reference) = property["$ref"].as_str() {
-        return reference.rsplit('/').next().unwrap_or("").to_owned();
+        let name = reference.rsplit('/').next().unwrap_or("");
+        return match wb_options::words(&defs[name]) {
+            Some(words) => listed(&words),
+            None => name.to_owned(),
+        };
     }
     for list in ["anyOf", "oneOf", "allOf"] {
         if let Some(options) = property[list].as_array() {

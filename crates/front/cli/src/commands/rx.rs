@@ -3,9 +3,10 @@
 use anyhow::Result;
 use clap::Args;
 use wb_model::{Locator, Plan, TrafficJob, plan::XdpMode, units::Span};
+use wb_options::Typed;
 
 use crate::{
-    args::{OutageArgs, OutputArgs, ReceiveArgs, count_in},
+    args::{Outage, OutputArgs, ReceiveArgs, count_in, cpu_list, take},
     run::run_plan,
 };
 
@@ -39,29 +40,23 @@ pub(crate) struct RxArgs {
     #[command(flatten)]
     receive: ReceiveArgs,
     #[command(flatten)]
-    outage: OutageArgs,
+    outage: Typed<Outage>,
     #[command(flatten)]
     output: OutputArgs,
 }
 
 pub(crate) fn run(args: &RxArgs) -> Result<u8> {
-    let mut cpus = match &args.cpus {
-        None => Vec::new(),
-        Some(text) => wb_machine::cpu::parse_list(text).ok_or_else(|| {
-            anyhow::anyhow!("--cpus: expected a list of CPUs such as 2,3 or 2-5, got {text:?}")
-        })?,
-    };
-    let mut receive = args.receive.clone();
-    receive.rx_workers = args.workers.unwrap_or(receive.rx_workers);
+    let mut port = args.receive.port(args.interface.clone(), XdpMode::Auto);
+    port.workers = args.workers.unwrap_or(port.workers);
+    port.cpus = take(&mut cpu_list(args.cpus.as_deref())?, port.workers)?;
     let plan = Plan {
         kind: "rx".to_owned(),
-        ports: vec![receive.port(args.interface.clone(), XdpMode::Auto, &mut cpus)?],
+        ports: vec![port],
         traffic: vec![TrafficJob {
             rx: Some("rx".to_owned()),
             duration: args.duration,
             flows: args.flows,
-            outage_threshold: args.outage.outage_threshold,
-            ..TrafficJob::default()
+            ..args.outage.value()
         }],
         first_flow: args.first_flow,
         ..Plan::default()

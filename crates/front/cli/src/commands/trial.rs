@@ -3,11 +3,11 @@
 use anyhow::Result;
 use clap::Args;
 use wb_model::{Locator, Plan, TrafficJob};
+use wb_options::Typed;
 
 use crate::{
     args::{
-        OutageArgs, OutputArgs, ReceiveArgs, StreamArgs, TrafficArgs, TransmitArgs, UnsentArgs,
-        take,
+        Outage, OutputArgs, ReceiveArgs, StreamArgs, TrafficArgs, TransmitArgs, UnsentArgs, take,
     },
     run::run_plan,
 };
@@ -38,7 +38,7 @@ pub(crate) struct TrialArgs {
     #[command(flatten)]
     receive: ReceiveArgs,
     #[command(flatten)]
-    outage: OutageArgs,
+    outage: Typed<Outage>,
     #[command(flatten)]
     unsent: UnsentArgs,
     #[command(flatten)]
@@ -52,20 +52,16 @@ pub(crate) fn run(args: &TrialArgs) -> Result<u8> {
 fn plan(args: &TrialArgs) -> Result<Plan> {
     let mut cpus = args.transmit.cpu_list()?;
     let mut tx = args.transmit.port(args.tx.clone(), &mut cpus)?;
+    let mut rx = args.receive.port(args.rx.clone(), tx.xdp_mode);
     let mut ports = Vec::new();
     if args.tx == args.rx && args.tx.is_interface() {
         // One port sends and receives, so it gets the larger number of workers.
-        let rx = args
-            .receive
-            .port(args.rx.clone(), args.transmit.xdp_mode, &mut Vec::new())?;
         tx.workers = tx.workers.max(rx.workers);
         (tx.addresses, tx.ring_bytes) = (rx.addresses, rx.ring_bytes);
         tx.cpus
             .extend(take(&mut cpus, tx.workers - tx.cpus.len() as u32)?);
     } else {
-        let mut rx = args
-            .receive
-            .port(args.rx.clone(), args.transmit.xdp_mode, &mut cpus)?;
+        rx.cpus = take(&mut cpus, rx.workers)?;
         if args.bidir {
             rx.workers = rx.workers.max(tx.workers);
         }
@@ -79,8 +75,7 @@ fn plan(args: &TrialArgs) -> Result<Plan> {
             rx: Some(ports[ports.len() - 1].name.clone()),
             bidir: args.bidir,
             streams: args.stream.streams()?,
-            outage_threshold: args.outage.outage_threshold,
-            ..args.traffic.job()
+            ..args.outage.over(&args.traffic.job())
         }],
         ports,
         first_flow: args.traffic.first_flow,

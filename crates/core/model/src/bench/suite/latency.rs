@@ -98,7 +98,7 @@ pub struct LatencyTest {
     pub after: Span,
     /// Number of streams, 1 to 1000 (default 3; RFC 2544: 20).
     pub repetitions: u32,
-    /// Loads as shares of the throughput, each above 0 (default 10, 50, 90 and 100 %).
+    /// Loads of delay measurements as shares of the throughput, each above 0 (default 10, 50, 90 and 100 %).
     pub loads: Vec<Share>,
 }
 

@@ -71,7 +71,7 @@ fn of(r: &SuiteResult, value: fn(&ResetResult) -> Option<f64>) -> Value<'_> {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ResetTest {
-    /// Command that resets the device, run with `sh -c`. Without it, the test is skipped.
+    /// Command that resets the device, run with `sh -c`, such as `ssh dut reboot`. Without it, the test is skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trigger: Option<String>,
     /// Kind of reset, for the report: `hardware`, `software`, `power`, `link`.
@@ -80,7 +80,7 @@ pub struct ResetTest {
     /// Load as a share of the maximum; 0 means 10 %.
     #[serde(skip_serializing_if = "is_nothing")]
     pub load: Share,
-    /// Maximum time to wait until the device forwards again, at least 100 ms; 0 means 30 s.
+    /// Maximum time to wait until the device forwards again, at least 100ms (default 30s).
     #[serde(skip_serializing_if = "is_zero")]
     pub patience: Span,
 }

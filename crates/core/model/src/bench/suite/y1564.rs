@@ -103,9 +103,10 @@ pub struct Service {
     /// Name of the traffic job that sends the frames of this service. Default: the job of the suite.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Committed information rate: `100mbps-l2` counts bytes with FCS, `100mbps` also counts preamble and gap.
+    /// Committed information rate: `20mbps-l2` counts frames with FCS, as services are sold; `20mbps` adds preamble and
+    /// gap.
     pub cir: Rate,
-    /// Excess information rate; 0 means none.
+    /// Excess information rate (default: none).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eir: Option<Rate>,
     /// Maximum frame delay (FTD).
@@ -114,15 +115,15 @@ pub struct Service {
     /// Maximum frame delay variation (FDV): the difference of the longest and the shortest delay of a step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variation: Option<Span>,
-    /// Maximum frame loss ratio (FLR); default 0.
+    /// Maximum frame loss ratio (FLR; default 0).
     pub loss: Share,
-    /// Minimum availability (AVAIL) in the performance test, which must then last at least 10 s: the share of its time
-    /// in which the service is available. The service becomes unavailable with ten consecutive seconds in each of which
-    /// more than half of the frames are lost. It becomes available again with ten consecutive seconds without such loss
-    /// (ITU-T Y.1563).
+    /// Minimum availability (AVAIL) in the performance test, which must then last at least 10s: the share of its time
+    /// in which the service is available, such as `99.99%`. The service becomes unavailable with ten consecutive
+    /// seconds in each of which more than half of the frames are lost. It becomes available again with ten consecutive
+    /// seconds without such loss (ITU-T Y.1563).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub availability: Option<Share>,
-    /// Duration of one step of the configuration test, at least 100 ms (default 10 s).
+    /// Duration of one step of the configuration test, at least 100ms (default 10s).
     pub step: Span,
     /// Duration of the performance test, at least 100 ms (default 15 min).
     pub performance: Span,

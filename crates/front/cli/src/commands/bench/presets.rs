@@ -58,11 +58,13 @@ impl Preset {
         }
     }
 
-    /// Sets the time to live of the standard in a stream, unless the user has set one.
-    pub(super) const fn apply_to_stream(self, stream: &mut Stream, ttl_given: bool) {
-        if matches!(self, Self::Conformance) && !ttl_given {
+    /// Returns a stream with the time to live of the standard, before options are applied.
+    pub(super) fn stream(self) -> Stream {
+        let mut stream = Stream::default();
+        if matches!(self, Self::Conformance) {
             stream.ttl = RFC2544_TTL;
         }
+        stream
     }
 }
 

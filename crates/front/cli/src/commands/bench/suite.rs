@@ -1,23 +1,22 @@
 //! Test suites: RFC 2544 and related tests. Each command turns its options into a plan.
 
-use std::{net::IpAddr, path::PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use wb_model::{
     Locator, Plan, Stream, TrafficJob,
-    bench::{
-        GoalPlan, Load, Method, Modifier, Quantity, Service, Share, SuitePlan, SuiteTest, TestSize,
-    },
+    bench::{GoalPlan, Method, Modifier, Quantity, Service, Share, SuitePlan, SuiteTest, TestSize},
     plan::Procedure,
     text::plan_from_toml,
-    units::{AddressRange, Mac, Rate, Span},
+    units::{AddressRange, Mac, Span},
 };
+use wb_options::{Opt, Typed, options};
 use wb_session::input::read_text;
 
 use super::presets::{Preset, RFC2544_SIZES, SEARCH, goal, set_precision};
 use crate::{
-    args::{FrameArgs, OutputArgs, ReceiveArgs, TransmitArgs, count_in},
+    args::{Frames, OutputArgs, ReceiveArgs, TransmitArgs, count_in, take},
     run::run_plan,
     say::say,
 };
@@ -28,7 +27,7 @@ pub(crate) struct SuiteArgs {
     /// Plan file with the ports and jobs of a trial; options override its [procedure.suite], if any.
     #[arg(
         value_name = "PLAN.toml",
-        conflicts_with_all = ["tx", "rx", "bidir", "rfc4814", "src6", "dst6", "FrameArgs", "TransmitArgs", "ReceiveArgs"]
+        conflicts_with_all = ["tx", "rx", "bidir", "rfc4814", "src6", "dst6", "Frames", "Sender", "cpus", "Receiver", "ring"]
     )]
     plan: Option<PathBuf>,
     /// Sending port.
@@ -55,48 +54,18 @@ pub(crate) struct SuiteArgs {
     /// Confirm that the network is isolated (RFC 6815), which skips the question before the start.
     #[arg(long)]
     isolated: bool,
-    /// Highest load to try, in each direction: a rate, or a number of connections or requests [default: the line
-    /// rate, or the tester's limit].
-    #[arg(long, value_name = "LOAD")]
-    max: Option<Load>,
-    /// Lowest load to try, at most --max.
-    #[arg(long, value_name = "LOAD")]
-    min: Option<Load>,
     /// Length of a deciding trial; latency: of a stream, without measurement in its first half; recovery: of the
     /// overload and of the time after it; y1564: of the performance test [default: 10s; latency 20s, recovery 10s,
     /// y1564 15m].
     #[arg(long, value_name = "TIME")]
     duration: Option<Span>,
-    /// Ramp-up time before each trial; frames sent in it are not counted [default: 500ms].
-    #[arg(long, value_name = "TIME")]
-    ramp: Option<Span>,
-    /// Time to wait for frames in flight after each trial, up to 1m [default: 500ms].
-    #[arg(long, value_name = "TIME")]
-    drain: Option<Span>,
-    /// Pause between two trials [default: 500ms].
-    #[arg(long, value_name = "TIME")]
-    settle: Option<Span>,
+    #[command(flatten)]
+    limits: Typed<Limits>,
     /// Skip the initial measurement of the tester's own limit.
     #[arg(long)]
     no_ceiling: bool,
-    /// Modifiers of RFC 2544 sections 11 and 21: broadcast (every 100th frame), bursts (the smallest gap between
-    /// bursts, for throughput and ndr), management (an SNMP query to the device every second), routing (RIPv2 every
-    /// 30 s), filters (the report lists the filters that the device must have).
-    #[arg(long, value_name = "MODIFIER", value_delimiter = ',')]
-    modifiers: Vec<Modifier>,
-    /// Modifier bursts: frames per burst, one run for each length [default: 16,64,256,1024].
-    #[arg(long, value_name = "FRAMES", value_delimiter = ',', value_parser = count_in::<u32>(0..))]
-    burst_lengths: Vec<u32>,
-    /// Modifier filters: number of filter conditions on the device, 1 or 25 [default: 1].
-    #[arg(long, value_name = "1|25")]
-    filter_conditions: Option<u32>,
-    /// Modifier management: address of the device [default: the gateway, else the first address of the streams'
-    /// source network (198.18.1.1)].
-    #[arg(long, value_name = "ADDR")]
-    snmp_address: Option<IpAddr>,
-    /// Modifier management: SNMPv2c community [default: public].
-    #[arg(long, value_name = "TEXT")]
-    snmp_community: Option<String>,
+    #[command(flatten)]
+    conditions: Typed<Conditions>,
     /// Use random source MACs (unicast, not local), source ports (1024-65535) and destination ports (1-49151),
     /// derived from the seed (RFC 4814), for devices that hash frames. A router accepts only its own destination MAC.
     #[arg(long)]
@@ -116,23 +85,51 @@ pub(crate) struct SuiteArgs {
     /// Destination addresses of the IPv6 frames with --ipv6-share [default: 2001:2:0:8001::2].
     #[arg(long, value_name = "ADDR", requires = "ipv6_share")]
     dst6: Option<AddressRange>,
-    /// Name of the device, for the report.
-    #[arg(long, value_name = "TEXT")]
-    device_name: Option<String>,
-    /// Version of the device, for the report.
-    #[arg(long, value_name = "TEXT")]
-    device_version: Option<String>,
-    /// Configuration of the device, for the report.
-    #[arg(long, value_name = "TEXT")]
-    device_config: Option<String>,
     #[command(flatten)]
-    frames: FrameArgs,
+    device: Typed<Device>,
+    #[command(flatten)]
+    frames: Typed<Frames>,
     #[command(flatten)]
     transmit: TransmitArgs,
     #[command(flatten)]
     receive: ReceiveArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+options! {
+    /// Loads and times of trials.
+    Limits: SuitePlan = SuitePlan::default(), "", [
+        Opt::new("max", "LOAD"),
+        Opt::new("min", "LOAD"),
+        Opt::new("ramp", "TIME").key("times.ramp"),
+        Opt::new("drain", "TIME").key("times.drain"),
+        Opt::new("settle", "TIME").key("times.settle"),
+    ]
+}
+
+options! {
+    /// Modifiers of RFC 2544.
+    Conditions: SuitePlan = SuitePlan::default(), "", [
+        Opt::new("modifiers", "MODIFIER").list(),
+        Opt::new("burst-lengths", "FRAMES").list(),
+        Opt::new("filter-conditions", "1|25"),
+        Opt::new("snmp-address", "ADDR")
+            .key("management.address")
+            .of("Modifier management"),
+        Opt::new("snmp-community", "TEXT")
+            .key("management.community")
+            .of("Modifier management"),
+    ]
+}
+
+options! {
+    /// The device under test.
+    Device: SuitePlan = SuitePlan::default(), "", [
+        Opt::new("device-name", "TEXT").key("device.name").of("Device"),
+        Opt::new("device-version", "TEXT").key("device.version"),
+        Opt::new("device-config", "TEXT").key("device.configuration"),
+    ]
 }
 
 /// Options for the precision of a search.
@@ -189,13 +186,13 @@ pub(crate) struct Rfc2544Args {
     #[command(flatten)]
     search: SearchArgs,
     #[command(flatten)]
-    latency: LatencyArgs,
+    latency: Typed<LatencyLoads>,
     #[command(flatten)]
-    curve: CurveArgs,
+    step: Typed<LoadStep>,
     #[command(flatten)]
     repeated: RepeatedArgs,
     #[command(flatten)]
-    reset: ResetArgs,
+    reset: Typed<Reset>,
 }
 
 /// Options of `ndr` and `pdr`.
@@ -204,7 +201,7 @@ pub(crate) struct GoalArgs {
     #[command(flatten)]
     suite: SuiteArgs,
     #[command(flatten)]
-    quantity: QuantityArgs,
+    quantity: Typed<Searched>,
     /// Search goals: ndr and pdr (FD.io: trials of 1 s, 21 s at a load), rfc2544 (60 s), tst009 (60 s, 120 s)
     /// [default: ndr and pdr; `bench pdr`: pdr].
     #[arg(long, value_name = "GOAL", value_delimiter = ',', value_parser = goal)]
@@ -216,17 +213,12 @@ pub(crate) struct GoalArgs {
     precision: PrecisionArgs,
 }
 
-/// Options for the unit of loads.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Search")]
-pub(crate) struct QuantityArgs {
-    /// Quantity to search: frames, or for load jobs of a plan cps (new connections per second), cc (open connections)
-    /// or rps (requests per second) [default: frames].
-    #[arg(long, value_name = "QUANTITY")]
-    of: Option<Quantity>,
-    /// Job of the plan with the varied load [default: the first job that has a load].
-    #[arg(long, value_name = "NAME", requires = "plan")]
-    job: Option<String>,
+options! {
+    /// Load that is searched.
+    Searched: SuitePlan = SuitePlan::default(), "Search", [
+        Opt::new("of", "QUANTITY"),
+        Opt::new("job", "NAME").with(|arg| arg.requires("plan")),
+    ]
 }
 
 /// Options of `loss`.
@@ -235,9 +227,9 @@ pub(crate) struct LossArgs {
     #[command(flatten)]
     suite: SuiteArgs,
     #[command(flatten)]
-    quantity: QuantityArgs,
+    quantity: Typed<Searched>,
     #[command(flatten)]
-    curve: CurveArgs,
+    step: Typed<LoadStep>,
 }
 
 /// Options of `mfr`.
@@ -247,9 +239,8 @@ pub(crate) struct ForwardingArgs {
     suite: SuiteArgs,
     #[command(flatten)]
     search: SearchArgs,
-    /// Increase from load to load as a share of the maximum, up to 10% [default: 10%].
-    #[arg(long, value_name = "SHARE", help_heading = "Search")]
-    step: Option<Share>,
+    #[command(flatten)]
+    step: Typed<LoadStep>,
 }
 
 /// Options of `impact`.
@@ -257,14 +248,8 @@ pub(crate) struct ForwardingArgs {
 pub(crate) struct ImpactArgs {
     #[command(flatten)]
     suite: SuiteArgs,
-    /// Loads as shares of the maximum [default: 1%,10%,50%].
-    #[arg(
-        long,
-        value_name = "SHARE",
-        value_delimiter = ',',
-        help_heading = "Search"
-    )]
-    loads: Vec<Share>,
+    #[command(flatten)]
+    loads: Typed<ImpactLoads>,
 }
 
 /// Options of `latency`.
@@ -275,7 +260,7 @@ pub(crate) struct LatencyTestArgs {
     #[command(flatten)]
     search: SearchArgs,
     #[command(flatten)]
-    latency: LatencyArgs,
+    latency: Typed<LatencyLoads>,
     #[command(flatten)]
     repeated: RepeatedArgs,
 }
@@ -297,7 +282,7 @@ pub(crate) struct ResetTestArgs {
     #[command(flatten)]
     suite: SuiteArgs,
     #[command(flatten)]
-    reset: ResetArgs,
+    reset: Typed<Reset>,
 }
 
 /// Options of `y1564`.
@@ -306,58 +291,49 @@ pub(crate) struct ServiceArgs {
     #[command(flatten)]
     suite: SuiteArgs,
     #[command(flatten)]
-    service: PromiseArgs,
+    service: Typed<Promise>,
 }
 
-/// Options for the service attributes.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Service")]
-pub(crate) struct PromiseArgs {
-    /// Committed information rate: 20mbps-l2 counts frames with FCS, as services are sold; 20mbps adds preamble and
-    /// gap; required unless the plan has services.
-    #[arg(
-        long,
-        value_name = "RATE",
-        required_unless_present = "plan",
-        conflicts_with = "plan"
-    )]
-    cir: Option<Rate>,
-    /// Excess information rate [default: none].
-    #[arg(long, value_name = "RATE", conflicts_with = "plan")]
-    eir: Option<Rate>,
-    /// Maximum frame delay (FTD).
-    #[arg(long, value_name = "TIME", conflicts_with = "plan")]
-    delay: Option<Span>,
-    /// Maximum frame delay variation (FDV): longest minus shortest delay.
-    #[arg(long, value_name = "TIME", conflicts_with = "plan")]
-    variation: Option<Span>,
-    /// Maximum frame loss ratio (FLR) [default: 0].
-    #[arg(long, value_name = "SHARE", conflicts_with = "plan")]
-    loss: Option<Share>,
-    /// Minimum availability (AVAIL) in the performance test, which then takes at least 10 s: 99.99% [default: none].
-    #[arg(long, value_name = "SHARE", conflicts_with = "plan")]
-    availability: Option<Share>,
-    /// Length of a step of the configuration test [default: 10s].
-    #[arg(long, value_name = "TIME")]
-    step_time: Option<Span>,
+options! {
+    /// Attributes of a service.
+    Promise: Service = Service::default(), "Service", [
+        Opt::new("cir", "RATE")
+            .with(|arg| arg.required_unless_present("plan").conflicts_with("plan")),
+        Opt::new("eir", "RATE").with(|arg| arg.conflicts_with("plan")),
+        Opt::new("delay", "TIME").with(|arg| arg.conflicts_with("plan")),
+        Opt::new("variation", "TIME").with(|arg| arg.conflicts_with("plan")),
+        Opt::new("loss", "SHARE").with(|arg| arg.conflicts_with("plan")),
+        Opt::new("availability", "SHARE").with(|arg| arg.conflicts_with("plan")),
+        Opt::new("step-time", "TIME").key("step"),
+    ]
 }
 
-/// Options for the loads of delay measurements.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Search")]
-pub(crate) struct LatencyArgs {
-    /// Loads of delay measurements as shares of the throughput [default: 10%,50%,90%,100%].
-    #[arg(long, value_name = "SHARE", value_delimiter = ',')]
-    latency_load: Vec<Share>,
+options! {
+    /// Loads of delay measurements.
+    LatencyLoads: SuitePlan = SuitePlan::default(), "Search", [
+        Opt::new("latency-load", "SHARE").key("latency.loads").list(),
+    ]
 }
 
-/// Options for the loss curve.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Search")]
-pub(crate) struct CurveArgs {
-    /// Decrease from load to load as a share of the maximum, up to 10% [default: 10%].
-    #[arg(long, value_name = "SHARE")]
-    step: Option<Share>,
+options! {
+    /// Loads of impact tests.
+    ImpactLoads: SuitePlan = SuitePlan::default(), "Search", [
+        Opt::new("loads", "SHARE").key("impact.loads").list(),
+    ]
+}
+
+options! {
+    /// Step from load to load.
+    LoadStep: SuitePlan = SuitePlan::default(), "Search", [Opt::new("step", "SHARE")]
+}
+
+options! {
+    /// Reset of the device.
+    Reset: SuitePlan = SuitePlan::default(), "Reset", [
+        Opt::new("trigger", "CMD").key("reset.trigger"),
+        Opt::new("reset-kind", "KIND").key("reset.kind"),
+        Opt::new("patience", "TIME").key("reset.patience"),
+    ]
 }
 
 /// Options for repeated measurements.
@@ -367,21 +343,6 @@ pub(crate) struct RepeatedArgs {
     /// Repetitions: streams of latency, searches of bursts, overloads of recovery [default: 3, 10 and 5].
     #[arg(long, visible_alias = "n", value_name = "N", value_parser = count_in::<u32>(0..))]
     repetitions: Option<u32>,
-}
-
-/// Options for the device reset.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Reset")]
-pub(crate) struct ResetArgs {
-    /// Command that resets the device, run by sh -c: "ssh dut reboot", "ip link set da down; …".
-    #[arg(long, value_name = "CMD")]
-    trigger: Option<String>,
-    /// Kind of reset, for the report: hardware, software, power, link.
-    #[arg(long, value_name = "KIND")]
-    reset_kind: Option<String>,
-    /// Maximum time to wait until the device forwards again [default: 30s].
-    #[arg(long, value_name = "TIME")]
-    patience: Option<Span>,
 }
 
 /// Overrides a value if an option was given.
@@ -442,15 +403,12 @@ impl SuiteArgs {
         };
         let mut cpus = self.transmit.cpu_list()?;
         let tx = self.transmit.port(tx.clone(), &mut cpus)?;
-        let mut rx = self
-            .receive
-            .port(rx.clone(), self.transmit.xdp_mode, &mut cpus)?;
+        let mut rx = self.receive.port(rx.clone(), tx.xdp_mode);
+        rx.cpus = take(&mut cpus, rx.workers)?;
         if self.bidir {
             rx.workers = rx.workers.max(tx.workers);
         }
-        let mut stream = self.frames.stream();
-        self.preset()
-            .apply_to_stream(&mut stream, self.frames.has_ttl());
+        let mut stream = self.frames.over(&self.preset().stream());
         if self.rfc4814 {
             randomise(&mut stream);
         }
@@ -511,7 +469,7 @@ impl SuiteArgs {
                 suite.tests.retain(|test| *test != SuiteTest::B2b);
             }
         }
-        if self.frames.is_ipv6() || !self.ipv6_share.is_empty() {
+        if self.frames.value().is_ipv6() || !self.ipv6_share.is_empty() {
             raise_for_ipv6(&mut suite.sizes, !self.sizes.is_empty());
         }
         if !is_known {
@@ -524,61 +482,32 @@ impl SuiteArgs {
                 SuiteTest::Latency | SuiteTest::Recovery | SuiteTest::Y1564
             )
         };
-        let times = &mut suite.times;
         if !kind.tests.iter().any(has_times) {
-            put(&mut times.trial, self.duration.as_ref());
+            put(&mut suite.times.trial, self.duration.as_ref());
         }
-        put(&mut times.ramp, self.ramp.as_ref());
-        put(&mut times.drain, self.drain.as_ref());
-        put(&mut times.settle, self.settle.as_ref());
-        suite.max = self.max.or(suite.max);
-        suite.min = self.min.or(suite.min);
+        suite = self.limits.over(&suite);
         suite.ceiling &= !self.no_ceiling;
         suite.isolated |= self.isolated;
-        if !self.modifiers.is_empty() {
-            suite.modifiers.clone_from(&self.modifiers);
-        }
-        if !self.burst_lengths.is_empty() {
-            suite.burst_lengths.clone_from(&self.burst_lengths);
-        }
-        put(
-            &mut suite.filter_conditions,
-            self.filter_conditions.as_ref(),
-        );
-        for (option, is_told, modifier) in [
-            (
-                "--burst-lengths",
-                !self.burst_lengths.is_empty(),
-                Modifier::Bursts,
-            ),
+        suite = self.device.over(&self.conditions.over(&suite));
+        for (option, key, modifier) in [
+            ("--burst-lengths", "burst_lengths", Modifier::Bursts),
             (
                 "--filter-conditions",
-                self.filter_conditions.is_some(),
+                "filter_conditions",
                 Modifier::Filters,
             ),
-            (
-                "--snmp-address",
-                self.snmp_address.is_some(),
-                Modifier::Management,
-            ),
+            ("--snmp-address", "management.address", Modifier::Management),
             (
                 "--snmp-community",
-                self.snmp_community.is_some(),
+                "management.community",
                 Modifier::Management,
             ),
         ] {
-            if is_told && !suite.has(modifier) {
+            if self.conditions.has(key) && !suite.has(modifier) {
                 let name = modifier.name();
                 bail!("{option} needs --modifiers {name}");
             }
         }
-        let management = &mut suite.management;
-        management.address = self.snmp_address.or(management.address);
-        put(&mut management.community, self.snmp_community.as_ref());
-        let device = &mut suite.device;
-        put(&mut device.name, self.device_name.as_ref());
-        put(&mut device.version, self.device_version.as_ref());
-        put(&mut device.configuration, self.device_config.as_ref());
         more(&mut suite);
         if suite.of != Quantity::Frames && self.sizes.is_empty() {
             suite.sizes.clear();
@@ -690,21 +619,6 @@ impl SearchArgs {
     }
 }
 
-impl QuantityArgs {
-    fn apply(&self, suite: &mut SuitePlan) {
-        put(&mut suite.of, self.of.as_ref());
-        suite.job = self.job.clone().or_else(|| suite.job.take());
-    }
-}
-
-impl LatencyArgs {
-    fn apply(&self, suite: &mut SuitePlan) {
-        if !self.latency_load.is_empty() {
-            suite.latency.loads.clone_from(&self.latency_load);
-        }
-    }
-}
-
 impl RepeatedArgs {
     fn apply(&self, suite: &mut SuitePlan) {
         put(&mut suite.latency.repetitions, self.repetitions.as_ref());
@@ -713,36 +627,26 @@ impl RepeatedArgs {
     }
 }
 
-impl ResetArgs {
-    fn apply(&self, suite: &mut SuitePlan) {
-        let reset = &mut suite.reset;
-        reset.trigger = self.trigger.clone().or_else(|| reset.trigger.take());
-        put(&mut reset.kind, self.reset_kind.as_ref());
-        put(&mut reset.patience, self.patience.as_ref());
-    }
-}
-
 /// `bench rfc2544`.
 pub(super) fn rfc2544(args: &Rfc2544Args) -> Result<u8> {
     args.suite.run(&RFC2544, |suite| {
-        args.reset.apply(suite);
+        *suite = args.reset.over(suite);
         let known = suite.tests.contains(&SuiteTest::Reset);
-        if args.reset.trigger.is_some() && !known {
+        if args.reset.has("reset.trigger") && !known {
             suite.tests.push(SuiteTest::Reset);
         }
         if !args.tests.is_empty() {
             suite.tests.clone_from(&args.tests);
         }
         args.search.apply(suite);
-        args.latency.apply(suite);
-        put(&mut suite.step, args.curve.step.as_ref());
+        *suite = args.step.over(&args.latency.over(suite));
         args.repeated.apply(suite);
     })
 }
 
 fn goals(args: &GoalArgs, kind: &Kind, alone: &[&str]) -> Result<u8> {
     args.suite.run(kind, |suite| {
-        args.quantity.apply(suite);
+        *suite = args.quantity.over(suite);
         let strict = args.strict || (args.suite.conformance && args.goals.is_empty());
         let named = |names: &[&str]| names.iter().filter_map(|n| GoalPlan::named(n)).collect();
         let goals: Vec<GoalPlan> = match (strict, args.goals.is_empty()) {
@@ -779,15 +683,14 @@ pub(super) fn pdr(args: &GoalArgs) -> Result<u8> {
 /// `bench loss`.
 pub(super) fn loss(args: &LossArgs) -> Result<u8> {
     args.suite.run(&LOSS, |suite| {
-        args.quantity.apply(suite);
-        put(&mut suite.step, args.curve.step.as_ref());
+        *suite = args.step.over(&args.quantity.over(suite));
     })
 }
 
 /// `bench mfr`.
 pub(super) fn mfr(args: &ForwardingArgs) -> Result<u8> {
     args.suite.run(&MFR, |suite| {
-        put(&mut suite.step, args.step.as_ref());
+        *suite = args.step.over(suite);
         args.search.apply(suite);
     })
 }
@@ -795,9 +698,7 @@ pub(super) fn mfr(args: &ForwardingArgs) -> Result<u8> {
 /// `bench impact`.
 pub(super) fn impact(args: &ImpactArgs) -> Result<u8> {
     args.suite.run(&IMPACT, |suite| {
-        if !args.loads.is_empty() {
-            suite.impact.loads.clone_from(&args.loads);
-        }
+        *suite = args.loads.over(suite);
     })
 }
 
@@ -809,7 +710,7 @@ pub(super) fn latency(args: &LatencyTestArgs) -> Result<u8> {
             suite.latency.after = Span::from_nanos(duration.as_nanos() / 2);
         }
         args.search.apply(suite);
-        args.latency.apply(suite);
+        *suite = args.latency.over(suite);
         args.repeated.apply(suite);
     })
 }
@@ -834,32 +735,25 @@ pub(super) fn recovery(args: &BurstArgs) -> Result<u8> {
 
 /// `bench reset`.
 pub(super) fn reset(args: &ResetTestArgs) -> Result<u8> {
-    if args.reset.trigger.is_none() && args.suite.plan.is_none() {
+    if !args.reset.has("reset.trigger") && args.suite.plan.is_none() {
         bail!(
             "reset needs --trigger with the command that resets the device: --trigger 'ssh dut reboot'"
         );
     }
-    args.suite.run(&RESET, |suite| args.reset.apply(suite))
+    args.suite
+        .run(&RESET, |suite| *suite = args.reset.over(suite))
 }
 
 /// `bench y1564`.
 pub(super) fn y1564(args: &ServiceArgs) -> Result<u8> {
     args.suite.run(&Y1564, |suite| {
-        if let Some(cir) = args.service.cir {
-            let mut service = Service {
-                cir,
-                eir: args.service.eir,
-                delay: args.service.delay,
-                variation: args.service.variation,
-                availability: args.service.availability,
-                ..Service::default()
-            };
-            put(&mut service.loss, args.service.loss.as_ref());
+        if args.suite.plan.is_none() {
+            let mut service = args.service.value();
             args.suite.preset().apply_to_service(&mut service);
             suite.services = vec![service];
         }
         for service in &mut suite.services {
-            put(&mut service.step, args.service.step_time.as_ref());
+            *service = args.service.over(service);
             put(&mut service.performance, args.suite.duration.as_ref());
         }
     })

@@ -2,9 +2,10 @@
 
 use clap::Args;
 use wb_model::{
-    capture::{CaptureOutput, Compression, DirectWrites, FileFormat, OnFull, Overflow, by_name},
+    capture::{CaptureJob, CaptureOutput, FileFormat, by_name},
     units::Span,
 };
+use wb_options::{Opt, Typed, options};
 
 use crate::args::count_in;
 
@@ -23,9 +24,6 @@ pub(crate) struct OutputArgs {
     /// name is overwritten, as with tcpdump.
     #[arg(short = 'G', requires = "write", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     rotate_seconds: Option<u64>,
-    /// Start a new file after this many frames.
-    #[arg(long, requires = "write", value_name = "N", value_parser = count_in::<u64>(0..))]
-    rotate_packets: Option<u64>,
     /// With -G stop after this many files; with -C keep this many files and overwrite the oldest, with both in each
     /// -G interval.
     #[arg(short = 'W', requires = "write", value_name = "N", value_parser = count_in::<u32>(1..))]
@@ -33,80 +31,50 @@ pub(crate) struct OutputArgs {
     /// Write captured frames to the file at least every 100 ms.
     #[arg(short = 'U', long)]
     packet_buffered: bool,
-    /// File format: pcapng, pcap-ns (nanoseconds) or pcap (microseconds) [default: by file name].
-    #[arg(long, requires = "write", value_name = "FORM", value_parser = format)]
-    format: Option<FileFormat>,
-    /// Compression: zstd, lz4 or gzip [default: by file name .zst, .lz4 or .gz].
-    #[arg(long, requires = "write", value_name = "HOW", value_parser = compression)]
-    compress: Option<Compression>,
-    /// If the output is too slow: wait (the kernel drops and counts) or drop-newest.
-    #[arg(long, value_name = "WHAT", default_value = "wait", value_parser = overflow)]
-    pub(crate) overflow: Overflow,
-    /// If the disk is full: stop, or rotate-delete (remove the oldest finished file of this capture).
-    #[arg(long, requires = "write", value_name = "WHAT", default_value = "stop", value_parser = on_full)]
-    on_enospc: OnFull,
+    #[command(flatten)]
+    writing: Typed<Writing>,
+    #[command(flatten)]
+    pub(crate) overload: Typed<Overload>,
     /// Remove the oldest finished files of this capture if the file system has less free space than this; sizes as
     /// with -C.
     #[arg(long, requires = "write", value_name = "SIZE", value_parser = file_size)]
     keep_free: Option<u64>,
-    /// Name files NAME.part until they are complete and on disk.
-    #[arg(long, requires = "write")]
-    part: bool,
     /// Run this program for each finished file, with the file as its only argument.
     #[arg(short = 'z', requires = "write", value_name = "PROGRAM")]
     command: Option<String>,
     /// Flush files to disk (fdatasync) every N seconds and on close; 0: only on close [default: left to the system].
     #[arg(long, requires = "write", value_name = "SECONDS")]
     sync: Option<u64>,
-    /// Bypass the page cache (O_DIRECT) if the file system supports it: auto (above 100 MB/s), always (also without a
-    /// value), never.
-    #[arg(long, requires = "write", value_name = "WHEN", num_args = 0..=1, require_equals = true,
-        default_missing_value = "always", default_value = "auto", value_parser = direct)]
-    direct: DirectWrites,
 }
 
-fn direct(text: &str) -> Result<DirectWrites, String> {
-    match text {
-        "auto" => Ok(DirectWrites::Auto),
-        "always" => Ok(DirectWrites::Always),
-        "never" => Ok(DirectWrites::Never),
-        _ => Err("expected auto, always or never".to_owned()),
-    }
+options! {
+    /// Output files.
+    Writing: CaptureOutput = CaptureOutput::default(), "Files", [
+        Opt::new("rotate-packets", "N")
+            .key("rotate_frames")
+            .with(|arg| arg.requires("write")),
+        Opt::new("format", "FORM")
+            .help("File format (default: by file name)")
+            .with(|arg| arg.requires("write")),
+        Opt::new("compress", "HOW")
+            .help("Compression (default: by file name .zst, .lz4 or .gz)")
+            .with(|arg| arg.requires("write")),
+        Opt::new("on-enospc", "WHAT").with(|arg| arg.requires("write")),
+        Opt::flag("part").with(|arg| arg.requires("write")),
+        Opt::new("direct", "WHEN")
+            .help("Bypass the page cache (O_DIRECT) if the file system supports it; without a value: always (default auto)")
+            .with(|arg| {
+                arg.requires("write")
+                    .num_args(0..=1)
+                    .require_equals(true)
+                    .default_missing_value("always")
+            }),
+    ]
 }
 
-fn on_full(text: &str) -> Result<OnFull, String> {
-    match text {
-        "stop" => Ok(OnFull::Stop),
-        "rotate-delete" => Ok(OnFull::RotateDelete),
-        _ => Err("expected stop or rotate-delete".to_owned()),
-    }
-}
-
-fn format(text: &str) -> Result<FileFormat, String> {
-    match text {
-        "pcapng" => Ok(FileFormat::Pcapng),
-        "pcap-ns" => Ok(FileFormat::PcapNs),
-        "pcap" => Ok(FileFormat::Pcap),
-        _ => Err("expected pcapng, pcap-ns or pcap".to_owned()),
-    }
-}
-
-fn compression(text: &str) -> Result<Compression, String> {
-    match text {
-        "zstd" => Ok(Compression::Zstd),
-        "lz4" => Ok(Compression::Lz4),
-        "gzip" => Ok(Compression::Gzip),
-        "none" => Ok(Compression::None),
-        _ => Err("expected zstd, lz4, gzip or none".to_owned()),
-    }
-}
-
-fn overflow(text: &str) -> Result<Overflow, String> {
-    match text {
-        "wait" => Ok(Overflow::Wait),
-        "drop-newest" => Ok(Overflow::DropNewest),
-        _ => Err("expected wait or drop-newest".to_owned()),
-    }
+options! {
+    /// Frames that the output cannot take.
+    Overload: CaptureJob = CaptureJob::default(), "Files", [Opt::new("overflow", "WHAT")]
 }
 
 /// Parses a size as in tcpdump(8): millions of bytes, or KiB, MiB or GiB with a suffix.
@@ -131,26 +99,21 @@ fn file_size(text: &str) -> Result<u64, String> {
 }
 
 impl OutputArgs {
-    fn form_of(&self, path: &str, micro: bool) -> FileFormat {
-        match self.format {
-            Some(format) => format,
-            None if micro => FileFormat::Pcap,
-            None => by_name(path).0,
-        }
-    }
-
     /// Returns the output of the plan; none without -w.
     pub(crate) fn output(&self, micro: bool) -> Option<CaptureOutput> {
         let path = self.write.clone()?;
         // As with tcpdump, files by time stop at the limit, and files by size form a ring.
+        let (format, compress) = by_name(&path);
+        let named = CaptureOutput {
+            format: if micro { FileFormat::Pcap } else { format },
+            compress,
+            ..CaptureOutput::default()
+        };
         let ends = self.rotate_seconds.is_some() && self.rotate_size.is_none();
         Some(CaptureOutput {
-            format: self.form_of(&path, micro),
-            compress: self.compress.unwrap_or(by_name(&path).1),
             rotate_bytes: self.rotate_size.unwrap_or(0),
             rotate_time: self.rotate_seconds.map(Span::from_secs),
             overwrite: self.rotate_seconds.is_some(),
-            rotate_frames: self.rotate_packets.unwrap_or(0),
             files: if ends { 0 } else { self.files.unwrap_or(0) },
             file_limit: if ends { self.files.unwrap_or(0) } else { 0 },
             flush: if self.packet_buffered {
@@ -158,14 +121,11 @@ impl OutputArgs {
             } else {
                 Span::from_secs(1)
             },
-            on_enospc: self.on_enospc,
             keep_free: self.keep_free.unwrap_or(0),
-            part: self.part,
             command: self.command.clone(),
             sync: self.sync.map(Span::from_secs),
-            direct: self.direct,
             path,
-            ..CaptureOutput::default()
+            ..self.writing.over(&named)
         })
     }
 }

@@ -7,8 +7,9 @@ use wb_machine::{
     link::{Link, LinkKind, links},
 };
 use wb_model::{Driver, Locator, PortPlan, capture::CaptureJob, units::Span};
+use wb_options::{Opt, Typed, options};
 
-use crate::args::count_in;
+use crate::args::{any_port, count_in};
 
 /// Options for the receiving side.
 #[derive(Args, Debug)]
@@ -27,15 +28,8 @@ pub(crate) struct PortArgs {
     /// Size of a ring block in bytes, a power of two from 4096; also 64KiB [default: 1 MiB].
     #[arg(long, value_name = "BYTES", value_parser = block_size, conflicts_with = "xdp")]
     block_size: Option<u64>,
-    /// Longest pause of a reader without loss.
-    #[arg(long, value_name = "TIME", default_value = "1s")]
-    stall: Span,
-    /// Expected frames per second [default: from the link speed].
-    #[arg(long, value_name = "PPS", value_parser = count_in::<u64>(0..))]
-    expect: Option<u64>,
-    /// Time after which the kernel delivers a partly filled block.
-    #[arg(long, value_name = "TIME", default_value = "100ms")]
-    block_timeout: Span,
+    #[command(flatten)]
+    readers: Typed<Readers>,
     /// Deliver frames at once; as --block-timeout 1ms.
     #[arg(long, conflicts_with = "block_timeout")]
     immediate_mode: bool,
@@ -45,15 +39,6 @@ pub(crate) struct PortArgs {
     /// CPUs for the readers: 2,3 or 2-5 [default: chosen by the system].
     #[arg(long, visible_alias = "cpu", value_name = "LIST")]
     cpus: Option<String>,
-    /// Distribute frames over the readers in turn, for traffic of a single flow.
-    #[arg(long)]
-    single_flow: bool,
-    /// Let readers poll without sleeping.
-    #[arg(long)]
-    busy: bool,
-    /// Run readers with real-time priority (SCHED_FIFO), before all ordinary threads.
-    #[arg(long)]
-    rt: bool,
     /// off: disable GRO, LRO, TSO and GSO during the capture, so that no segments are merged.
     #[arg(long, value_name = "off", value_parser = ["off"])]
     offloads: Option<String>,
@@ -63,16 +48,29 @@ pub(crate) struct PortArgs {
     /// Receive queues for AF_XDP: 0,2 or 0-3; the host receives the frames of the other queues [default: all].
     #[arg(long, value_name = "LIST")]
     queues: Option<String>,
-    /// Slots of the AF_XDP receive ring per queue, a power of two [default: 65536, on small machines 8192].
-    #[arg(long, value_name = "SLOTS")]
-    xdp_ring: Option<u32>,
-    /// Slots of the AF_XDP fill ring per queue, a power of two [default: enough for all frame memory].
-    #[arg(long, value_name = "SLOTS")]
-    xdp_fill: Option<u32>,
-    /// Frame memory for AF_XDP in bytes, 2048 or 4096, of which the kernel uses 256 [default: the smallest that fits
-    /// the MTU].
-    #[arg(long, value_name = "BYTES")]
-    xdp_chunk: Option<u32>,
+    #[command(flatten)]
+    memory: Typed<Memory>,
+}
+
+options! {
+    /// Readers of the ports.
+    Readers: CaptureJob = CaptureJob::default(), "Ports", [
+        Opt::new("stall", "TIME"),
+        Opt::new("expect", "PPS").key("expect_pps"),
+        Opt::new("block-timeout", "TIME"),
+        Opt::flag("single-flow"),
+        Opt::flag("busy"),
+        Opt::flag("rt").key("realtime"),
+    ]
+}
+
+options! {
+    /// Memory of AF_XDP.
+    Memory: PortPlan = any_port(), "Ports", [
+        Opt::new("xdp-ring", "SLOTS"),
+        Opt::new("xdp-fill", "SLOTS"),
+        Opt::new("xdp-chunk", "BYTES"),
+    ]
 }
 
 /// Pseudo device for all interfaces, which has a number in the list.
@@ -260,6 +258,7 @@ impl PortArgs {
         let mut cpus = list("--cpus", "CPUs", &self.cpus)?;
         let queues = list("--queues", "receive queues", &self.queues)?;
         let wanted = self.threads as usize * locators.len();
+        let expect = self.readers.value().expect_pps;
         if !cpus.is_empty() && cpus.len() < wanted {
             bail!(
                 "--cpus: {wanted} readers need {wanted} CPUs, got {}",
@@ -279,17 +278,16 @@ impl PortArgs {
                 ring_bytes: match (self.buffer_size, self.ring) {
                     (Some(kib), _) => kib << 10,
                     (None, Some(bytes)) => bytes,
-                    (None, None) if prints && self.expect.is_none() => {
+                    (None, None) if prints && expect.is_none() => {
                         PRINTING_RING / wanted.max(1) as u64
                     }
                     (None, None) => 0,
                 },
                 block_bytes: self.block_size.unwrap_or(0),
                 queues: queues.clone(),
-                xdp_ring: self.xdp_ring.unwrap_or(0),
-                xdp_fill: self.xdp_fill.unwrap_or(0),
-                xdp_chunk: self.xdp_chunk.unwrap_or(0),
-                ..PortPlan::new(format!("port {number}"), locator)
+                ..self
+                    .memory
+                    .over(&PortPlan::new(format!("port {number}"), locator))
             });
         }
         Ok(ports)
@@ -297,16 +295,10 @@ impl PortArgs {
 
     /// Applies the reader options to the job.
     pub(crate) fn complete(&self, job: &mut CaptureJob) {
-        job.stall = self.stall;
-        job.expect_pps = self.expect;
-        job.block_timeout = if self.immediate_mode {
-            Span::from_millis(1)
-        } else {
-            self.block_timeout
-        };
-        job.single_flow = self.single_flow;
-        job.busy = self.busy;
-        job.realtime = self.rt;
+        *job = self.readers.over(job);
+        if self.immediate_mode {
+            job.block_timeout = Span::from_millis(1);
+        }
         job.offloads_off = self.offloads.is_some();
     }
 }

@@ -80,7 +80,7 @@ fn what_is_not_supported_is_named() {
         ("-z gzip -i eth0", "-w <FILE>"),
         ("--part -i eth0", "-w <FILE>"),
         ("-c 0", "-c"),
-        ("-Q sideways", "in, out or inout"),
+        ("-Q sideways", "inout, in, out"),
         ("-b host", "BGP"),
     ] {
         let error = parse(&line.split(' ').collect::<Vec<_>>()).unwrap_err();

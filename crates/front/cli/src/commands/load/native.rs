@@ -5,16 +5,17 @@ use clap::Args;
 use wb_model::{
     Locator, Plan, PortPlan,
     load::{
-        HttpRequest, LoadAnswer, LoadClose, LoadEnd, LoadJob, LoadMessage, LoadReading, LoadRise,
-        LoadRoute, LoadShape, LoadTransport, ProfilePoint, TupleOrder,
+        HttpRequest, LoadAnswer, LoadEnd, LoadJob, LoadMessage, LoadReading, LoadRoute, LoadShape,
+        LoadTcp, LoadTransport, ProfilePoint,
     },
     plan::XdpMode,
     stream::{DEFAULT_DST4, DEFAULT_DST6, DEFAULT_SRC4, DEFAULT_SRC6},
-    units::{AddressRange, Mac, PortRange, Span},
+    units::{AddressRange, PortRange, Span},
 };
+use wb_options::{Opt, Typed, options};
 
 use super::ChangeArgs;
-use crate::args::{count_in, take, xdp_mode};
+use crate::args::{any_port, count_in, cpu_list, take};
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Ends")]
@@ -38,42 +39,18 @@ pub(super) struct NativeArgs {
     /// Use IPv6 if no address is given.
     #[arg(short = '6', long)]
     ipv6: bool,
-    /// Source ports of connections.
-    #[arg(long, value_name = "PORTS", default_value = "1024-65535")]
-    client_ports: PortRange,
-    /// Ports of the server.
-    #[arg(long, value_name = "PORTS", default_value = "80")]
-    server_ports: PortRange,
     /// Ports on which the server answers, if a device translates ports.
     #[arg(long, value_name = "PORTS")]
     backend_ports: Option<PortRange>,
-    /// Own address of the client port, which its gateway resolves; repeatable.
-    #[arg(long, value_name = "ADDR")]
-    client_address: Vec<AddressRange>,
-    /// Own address of the server port.
-    #[arg(long, value_name = "ADDR")]
-    server_address: Vec<AddressRange>,
-    /// Number of workers of the client port, 1 to 64, which share its queues.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(0..))]
-    workers: u32,
-    /// Number of workers of the server port, 1 to 64.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(0..))]
-    server_workers: u32,
+    #[command(flatten)]
+    ends: Typed<Ends>,
+    #[command(flatten)]
+    client_port: Typed<ClientPort>,
+    #[command(flatten)]
+    server_port: Typed<ServerPort>,
     /// CPUs for the workers, client first: 2,3 or 2-5 [default: chosen by the program].
     #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
-    /// Next hop of all frames from the client [default: the destination].
-    #[arg(long, value_name = "ADDR")]
-    gateway: Option<std::net::IpAddr>,
-    /// Hardware address of the client's next hop, if it does not answer ARP or neighbour discovery.
-    #[arg(long, value_name = "MAC")]
-    gateway_mac: Option<Mac>,
-    /// Next hop of all frames from the server [default: the sender of the received frame].
-    #[arg(long, value_name = "ADDR")]
-    server_gateway: Option<std::net::IpAddr>,
-    /// XDP mode of the ports: auto, zero-copy, native, generic.
-    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = xdp_mode)]
-    xdp_mode: XdpMode,
     #[command(flatten)]
     traffic: TrafficArgs,
     #[command(flatten)]
@@ -90,15 +67,8 @@ struct TrafficArgs {
     /// at --server-ports 161) [default: http; UDP: bytes:18].
     #[arg(long, value_name = "MESSAGE", value_parser = request)]
     request: Option<LoadMessage>,
-    /// Method of HTTP requests.
-    #[arg(long, value_name = "METHOD", default_value = "GET")]
-    method: String,
-    /// Host header of HTTP requests; empty: address of the server.
-    #[arg(long, value_name = "NAME", default_value = "")]
-    host: String,
-    /// Size of the HTTP request body, in bytes.
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = count_in::<u32>(0..))]
-    body: u32,
+    #[command(flatten)]
+    http: Typed<Http>,
     /// Response: http:N (a body of N bytes), bytes:N, random:N, file:PATH, echo or sink [default: http:1; UDP: echo].
     #[arg(long, value_name = "MESSAGE", value_parser = answer)]
     answer: Option<LoadAnswer>,
@@ -112,66 +82,98 @@ struct TrafficArgs {
     /// Requests per connection before it is closed; 0: no limit [default: 1; 0 with --cc, --rps, --pps or --bps].
     #[arg(long, value_name = "N", value_parser = count_in::<u32>(0..))]
     requests: Option<u32>,
-    /// Number of requests sent back to back, 1 to 100.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u16>(0..))]
-    pipeline: u16,
-    /// Send SYN packets or datagrams without waiting for answers.
-    #[arg(long)]
-    flood: bool,
-    /// Method of closing a connection by the client: fin or reset.
-    #[arg(long, value_name = "HOW", default_value = "fin", value_parser = close)]
-    close: LoadClose,
-    /// Order of addresses and ports: sequential, stride or random.
-    #[arg(long, value_name = "ORDER", default_value = "sequential", value_parser = order)]
-    order: TupleOrder,
-    /// Shape of the ramp: linear, steps or exponential.
-    #[arg(long, value_name = "HOW", default_value = "linear", value_parser = rise)]
-    rise: LoadRise,
+    #[command(flatten)]
+    exchange: Typed<Exchange>,
     /// Share of the rate over time: 0s:0.1,5s:1,20s:0.5.
     #[arg(long, value_name = "TIME:SHARE", value_delimiter = ',', value_parser = point)]
     profile: Vec<ProfilePoint>,
-    /// VLAN id of all frames.
-    #[arg(long, value_name = "ID")]
-    vlan: Option<u16>,
-    /// IPv4 type of service or IPv6 traffic class.
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
-    tos: u8,
+}
+
+options! {
+    /// Ports of TCP and UDP at both ends.
+    Ends: LoadJob = LoadJob::default(), "Ends", [
+        Opt::new("client-ports", "PORTS"),
+        Opt::new("server-ports", "PORTS"),
+        Opt::new("gateway-mac", "MAC").of("Client port"),
+    ]
+}
+
+options! {
+    /// Port of the client. The XDP mode is that of both ports.
+    ClientPort: PortPlan = any_port(), "Ends", [
+        Opt::new("client-address", "ADDR")
+            .key("addresses")
+            .help("Own address of the client port, which its gateway resolves"),
+        Opt::new("workers", "N").of("Client port"),
+        Opt::new("gateway", "ADDR").of("Client port"),
+        Opt::new("xdp-mode", "MODE"),
+    ]
+}
+
+options! {
+    /// Port of the server.
+    ServerPort: PortPlan = any_port(), "Ends", [
+        Opt::new("server-address", "ADDR")
+            .key("addresses")
+            .help("Own address of the server port"),
+        Opt::new("server-workers", "N").key("workers").of("Server port"),
+        Opt::new("server-gateway", "ADDR").key("gateway").help(
+            "Next hop of all frames from the server (default: the sender of the received frame)",
+        ),
+    ]
+}
+
+options! {
+    /// Requests of HTTP.
+    Http: HttpRequest = HttpRequest::default(), "Messages", [
+        Opt::new("method", "METHOD"),
+        Opt::new("host", "NAME"),
+        Opt::new("body", "N"),
+    ]
+}
+
+options! {
+    /// Ways to send, and headers of frames.
+    Exchange: LoadJob = LoadJob::default(), "Messages", [
+        Opt::new("pipeline", "N"),
+        Opt::flag("flood"),
+        Opt::new("close", "HOW"),
+        Opt::new("order", "ORDER"),
+        Opt::new("rise", "HOW").key("shape.rise"),
+        Opt::new("vlan", "ID"),
+        Opt::new("tos", "NUMBER"),
+    ]
+}
+
+options! {
+    /// Parameters of TCP. Segments of unknown connections are ignored by default, because a device may send them.
+    Tcp: LoadTcp = silent(), "TCP", [
+        Opt::new("mss", "BYTES"),
+        Opt::new("window", "BYTES"),
+        Opt::new("retransmit", "TIME"),
+        Opt::new("tries", "N"),
+        Opt::new("connect-timeout", "TIME"),
+        Opt::new("response-timeout", "TIME"),
+        Opt::new("close-timeout", "TIME"),
+        Opt::new("idle-timeout", "TIME"),
+        Opt::new("time-wait", "TIME"),
+        Opt::flag("reset-unknown").help("Answer segments of unknown connections with RST"),
+    ]
+}
+
+/// Parameters that send no RST to unknown connections.
+fn silent() -> LoadTcp {
+    LoadTcp {
+        reset_unknown: false,
+        ..LoadTcp::default()
+    }
 }
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "TCP")]
 struct TcpArgs {
-    /// Maximum segment size in bytes; 0: derived from the MTU.
-    #[arg(long, value_name = "BYTES", default_value_t = 0)]
-    mss: u16,
-    /// Receive window in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
-    window: u32,
-    /// Initial retransmission timeout, until the round trip is measured; afterwards the minimum of the timeout,
-    /// capped at 200 ms.
-    #[arg(long, value_name = "TIME", default_value = "1s")]
-    retransmit: Span,
-    /// Maximum transmissions of a segment, 1 to 255.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = count_in::<u8>(1..))]
-    tries: u8,
-    /// Time limit from the first SYN to its answer; 0s: no limit.
-    #[arg(long, value_name = "TIME", default_value = "10s")]
-    connect_timeout: Span,
-    /// Time limit from a request to the end of its response; 0s: no limit.
-    #[arg(long, value_name = "TIME", default_value = "10s")]
-    response_timeout: Span,
-    /// Time limit from the sent FIN to the end of the connection; 0s: no limit.
-    #[arg(long, value_name = "TIME", default_value = "10s")]
-    close_timeout: Span,
-    /// Server: time limit without data from the client; 0s: no limit.
-    #[arg(long, value_name = "TIME", default_value = "1m")]
-    idle_timeout: Span,
-    /// Time before the addresses and ports of a closed connection are reused; 0s: immediately.
-    #[arg(long, value_name = "TIME", default_value = "0s")]
-    time_wait: Span,
-    /// Answer segments of unknown connections with RST.
-    #[arg(long)]
-    reset_unknown: bool,
+    #[command(flatten)]
+    tcp: Typed<Tcp>,
     /// Server: accept a leading PROXY header, version 1 or 2.
     #[arg(long)]
     proxy: bool,
@@ -243,32 +245,6 @@ fn route(text: &str) -> Result<LoadRoute, String> {
     })
 }
 
-fn close(text: &str) -> Result<LoadClose, String> {
-    match text {
-        "fin" => Ok(LoadClose::Fin),
-        "reset" => Ok(LoadClose::Reset),
-        _ => Err("expected fin or reset".to_owned()),
-    }
-}
-
-fn order(text: &str) -> Result<TupleOrder, String> {
-    match text {
-        "sequential" => Ok(TupleOrder::Sequential),
-        "stride" => Ok(TupleOrder::Stride),
-        "random" => Ok(TupleOrder::Random),
-        _ => Err("expected sequential, stride or random".to_owned()),
-    }
-}
-
-fn rise(text: &str) -> Result<LoadRise, String> {
-    match text {
-        "linear" => Ok(LoadRise::Linear),
-        "steps" => Ok(LoadRise::Steps),
-        "exponential" => Ok(LoadRise::Exponential),
-        _ => Err("expected linear, steps or exponential".to_owned()),
-    }
-}
-
 fn point(text: &str) -> Result<ProfilePoint, String> {
     let wrong = || format!("expected TIME:SHARE, such as 5s:0.5, got {text:?}");
     let (at, share) = text.split_once(':').ok_or_else(wrong)?;
@@ -290,15 +266,12 @@ impl NativeArgs {
     /// # Errors
     /// If no file configures the end that an option is for.
     pub(super) fn change(&self, plan: &mut Plan) -> Result<()> {
+        let (client, server) = (self.client_port.value(), self.server_port.value());
+        let mac = self.ends.value().gateway_mac;
         let hops = [
-            ("--gateway", LoadEnd::Client, self.gateway, None),
-            ("--gateway-mac", LoadEnd::Client, None, self.gateway_mac),
-            (
-                "--server-gateway",
-                LoadEnd::Server,
-                self.server_gateway,
-                None,
-            ),
+            ("--gateway", LoadEnd::Client, client.gateway, None),
+            ("--gateway-mac", LoadEnd::Client, None, mac),
+            ("--server-gateway", LoadEnd::Server, server.gateway, None),
         ];
         for (option, end, gateway, mac) in hops {
             if gateway.is_none() && mac.is_none() {
@@ -314,56 +287,40 @@ impl NativeArgs {
                 }
             }
         }
-        if self.xdp_mode != XdpMode::default() {
+        if client.xdp_mode != XdpMode::default() {
             for port in &mut plan.ports {
-                port.xdp_mode = self.xdp_mode;
+                port.xdp_mode = client.xdp_mode;
             }
         }
         Ok(())
     }
 
     pub(super) fn plan(&self, change: &ChangeArgs) -> Result<Plan> {
-        let mut cpus = match &self.cpus {
-            None => Vec::new(),
-            Some(text) => wb_machine::cpu::parse_list(text).ok_or_else(|| {
-                anyhow::anyhow!("--cpus: expected a list of CPUs such as 2,3 or 2-5, got {text:?}")
-            })?,
-        };
+        let mut cpus = cpu_list(self.cpus.as_deref())?;
         let ends = [
-            (LoadEnd::Client, &self.client, self.workers, self.gateway),
-            (
-                LoadEnd::Server,
-                &self.server,
-                self.server_workers,
-                self.server_gateway,
-            ),
+            (LoadEnd::Client, &self.client),
+            (LoadEnd::Server, &self.server),
         ];
         let mut plan = Plan {
             kind: "load".to_owned(),
             ..Plan::default()
         };
-        for (end, locator, workers, gateway) in ends {
+        for (end, locator) in ends {
             let Some(locator) = locator else { continue };
-            let name = match end {
-                LoadEnd::Client => "client",
-                LoadEnd::Server => "server",
+            let job = self.job(end, change)?;
+            let port = PortPlan {
+                xdp_mode: self.client_port.value().xdp_mode,
+                ..PortPlan::new(end.name(), locator.clone())
             };
-            let job = self.job(end, name, change)?;
-            let (mut addresses, own) = match end {
-                LoadEnd::Client => (self.client_address.clone(), &job.clients),
-                LoadEnd::Server => (self.server_address.clone(), &job.servers),
+            let (mut port, own) = match end {
+                LoadEnd::Client => (self.client_port.over(&port), &job.clients),
+                LoadEnd::Server => (self.server_port.over(&port), &job.servers),
             };
-            if !addresses.is_empty() {
-                addresses.extend(own);
+            port.cpus = take(&mut cpus, port.workers)?;
+            if !port.addresses.is_empty() {
+                port.addresses.extend(own);
             }
-            plan.ports.push(PortPlan {
-                workers,
-                cpus: take(&mut cpus, workers)?,
-                addresses,
-                gateway,
-                xdp_mode: self.xdp_mode,
-                ..PortPlan::new(name, locator.clone())
-            });
+            plan.ports.push(port);
             plan.loads.push(job);
         }
         if plan.loads.is_empty() {
@@ -377,8 +334,9 @@ impl NativeArgs {
         given.map_or(self.ipv6, AddressRange::is_ipv6)
     }
 
-    fn job(&self, end: LoadEnd, name: &str, change: &ChangeArgs) -> Result<LoadJob> {
+    fn job(&self, end: LoadEnd, change: &ChangeArgs) -> Result<LoadJob> {
         let t = &self.traffic;
+        let common = t.exchange.over(&self.ends.value());
         let client = end == LoadEnd::Client;
         let (src, dst) = match self.is_v6() {
             true => (DEFAULT_SRC6.into(), DEFAULT_DST6.into()),
@@ -396,16 +354,11 @@ impl NativeArgs {
         };
         let server_ports = match (client, self.backend_ports) {
             (false, Some(ports)) => ports,
-            _ => self.server_ports,
+            _ => common.server_ports,
         };
-        let rate = wb_model::load::LoadRate::default();
-        let holds = change
-            .cc
-            .or(change.rps)
-            .or(change.pps)
-            .or(change.bps)
-            .is_some();
-        let paced = change.rps.or(change.pps).or(change.bps).is_some();
+        let rates = change.amounts.value().rate;
+        let paced = rates.rps.or(rates.pps).or(rates.bps).is_some();
+        let holds = paced || rates.cc.is_some();
         let request = self.request();
         let answer = match (&t.answer, t.udp) {
             (Some(answer), _) => answer.clone(),
@@ -415,17 +368,16 @@ impl NativeArgs {
         };
         let alone = self.client.is_none();
         let mut shape = LoadShape {
-            rise: t.rise,
             profile: t.profile.clone(),
-            ..LoadShape::default()
+            ..common.shape
         };
         if !client && alone {
             shape.duration = Span::default();
         }
         let mut job = LoadJob {
-            name: name.to_owned(),
-            port: name.to_owned(),
-            gateway_mac: self.gateway_mac.filter(|_| client),
+            name: end.name().to_owned(),
+            port: end.name().to_owned(),
+            gateway_mac: common.gateway_mac.filter(|_| client),
             end,
             transport: match t.udp {
                 true => LoadTransport::Udp,
@@ -437,19 +389,13 @@ impl NativeArgs {
                 _ => or(&self.clients, src),
             },
             servers,
-            client_ports: self.client_ports,
             server_ports,
-            order: t.order,
-            vlan: t.vlan,
-            tos: t.tos,
             reading: self.reading(end, &request, &answer),
-            pipeline: t.pipeline,
-            flood: t.flood && client,
-            close: t.close,
-            rate,
+            flood: common.flood && client,
             shape,
+            tcp: self.tcp.tcp.value(),
             proxy: self.tcp.proxy && !client,
-            ..LoadJob::default()
+            ..common
         };
         job.requests = match (client, t.requests) {
             (true, Some(n)) => n,
@@ -465,17 +411,6 @@ impl NativeArgs {
             job.answer = answer;
             job.routes.clone_from(&t.route);
         }
-        let tcp = &self.tcp;
-        job.tcp.mss = tcp.mss;
-        job.tcp.window = tcp.window;
-        job.tcp.retransmit = tcp.retransmit;
-        job.tcp.tries = tcp.tries;
-        job.tcp.connect_timeout = tcp.connect_timeout;
-        job.tcp.response_timeout = tcp.response_timeout;
-        job.tcp.close_timeout = tcp.close_timeout;
-        job.tcp.idle_timeout = tcp.idle_timeout;
-        job.tcp.time_wait = tcp.time_wait;
-        job.tcp.reset_unknown = tcp.reset_unknown;
         Ok(job)
     }
 
@@ -490,13 +425,9 @@ impl NativeArgs {
     }
 
     fn http(&self, path: &str) -> HttpRequest {
-        let t = &self.traffic;
         HttpRequest {
-            method: t.method.clone(),
             path: path.to_owned(),
-            host: t.host.clone(),
-            body: t.body,
-            size: 0,
+            ..self.traffic.http.value()
         }
     }
 
