@@ -41,6 +41,11 @@ pub enum End {
     Fault(String),
 }
 
+/// Failure after something had been started. Exit code 4.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Fault(pub String);
+
 /// Time between the start order and the first frame or connection, for all workers to be ready, in ns.
 pub const LEAD_NS: u64 = 30_000_000;
 

@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::Result;
 use wb_model::{Report, Snapshot};
+pub(crate) use wb_session::Fault;
 
 use crate::{args::OutputArgs, say::say_in_passing, stdout::stdout};
 
@@ -45,18 +46,6 @@ pub(crate) fn text_options(verbose: bool) -> wb_render::text::Options {
         verbose,
     }
 }
-
-/// Failure after something had been started. Exit code 4.
-#[derive(Debug)]
-pub(crate) struct Fault(pub(crate) String);
-
-impl std::fmt::Display for Fault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Fault {}
 
 /// Checks before the start that a result can be written at the end.
 ///
@@ -112,7 +101,7 @@ pub(crate) fn write_page(report: &Report, path: Option<&Path>) {
         name: String::new(),
         report: report.clone(),
     };
-    if let Err(fault) = crate::commands::report::write(&[run], path) {
+    if let Err(fault) = wb_files::report::write(&[run], path) {
         record_unwritten(fault);
     }
 }

@@ -22,7 +22,7 @@ pub use prepare::{Attended, Checked, Opened, prepare};
 pub use run::{Finished, Prepared, StartAt};
 pub use wb_capture::{CaptureExtras, FrameSink, SinkEnd, SinkFlush, SinkFrame};
 pub use wb_engine::{
-    End, Observer, Request, View,
+    End, Fault, Observer, Request, View,
     clock::{SystemClock, rfc3339},
     describe::Machine,
     guard::{admit_servers, needs_no_zone},

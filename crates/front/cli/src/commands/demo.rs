@@ -448,7 +448,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<u8> {
         return Err(Fault(format!("cannot write the report to {file}: {e}")).into());
     }
     tour.say(&format!("{summary}; all results: {file}"));
-    report::write(&tour.runs, &args.report)?;
+    wb_files::report::write(&tour.runs, &args.report)?;
     tour.say(&format!(
         "report with plots and tables: {}",
         args.report.display()

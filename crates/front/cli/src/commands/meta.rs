@@ -7,14 +7,14 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use serde_json::Value;
+use wb_files::{compare::CompareDocument, read::ReadDocument};
 use wb_model::{LiveLine, Plan, Report, bench::LbFile};
 use wb_pktgen_folder::{PgrxDocument, PktgenDeviceDocument};
 use wb_testbed::SelfTestDocument;
 
 use crate::{
     commands::{
-        bench::compare::CompareDocument, capture::CaptureStatsDocument, demo::DemoDocument,
-        doctor::DoctorDocument, lab::LabDocument, read::ReadDocument,
+        capture::CaptureStatsDocument, demo::DemoDocument, doctor::DoctorDocument, lab::LabDocument,
     },
     deliver::print,
 };

@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
+use wb_files::report;
 use wb_fuse::{MountOptions, Mounted};
 use wb_machine::{PrivateMounts, ShownModule};
 use wb_model::{
@@ -550,9 +551,9 @@ fn save(service: &Service, path: &Path) -> Result<()> {
         say("wirebench: no run, so no report was written");
         return Ok(());
     };
-    if super::report::is_page(path) {
+    if report::Form::of(path).is_ok() {
         let name = "pktgen".to_owned();
-        return Ok(super::report::write(&[Run { name, report }], path)?);
+        return Ok(report::write(&[Run { name, report }], path)?);
     }
     std::fs::write(path, wb_render::json::report(&report) + "\n").map_err(|e| {
         Fault(format!(

@@ -1,85 +1,34 @@
 //! `wirebench read`: prints, counts, verifies, slices, converts and merges capture files.
-//!
-//! All processing is streaming: memory use does not depend on the size of the files.
 
-mod filter;
-mod foreign;
-mod info;
-mod input;
-mod moment;
 mod refused;
-mod reorder;
-mod repair;
-mod show;
-mod source;
-mod verify;
-mod write;
 
 use std::{
-    fmt, io,
-    ops::ControlFlow,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use schemars::JsonSchema;
-use serde::Serialize;
-use wb_model::{counted, schema::mismatch, units::Span};
-use wb_pcapng::{LINK_ETHERNET, Precision};
-use wb_render::figures::count;
-use wb_session::input::read_text;
-use wb_tcpdump::print::LinkType;
-
-pub(crate) use self::moment::local_zone;
-use self::{
-    filter::Filter,
-    foreign::Foreign,
-    input::{Input, Packet},
-    moment::Moment,
-    refused::Reading as RefusedByReading,
-    reorder::Reorder,
-    show::Show,
-    source::{Source, Trouble},
-    verify::Verify,
-    write::{Compression, FileFormat, Order, Writer},
+use jiff::tz::TimeZone;
+use wb_files::{
+    Output, check_standard_input,
+    read::{
+        self, ClosedPipe, Foreign, Moment, Order, Printing, Program, ProgramForm, Reading,
+        Repaired, Selection, Target,
+    },
 };
+use wb_model::{
+    capture::{Compression, FileFormat, by_name},
+    units::Span,
+};
+use wb_session::input::read_text;
+
 use crate::{
     args::{PrintArgs, Refused, count_in},
-    deliver::{Fault, deliver},
+    deliver::{deliver, print},
     say::say,
+    stdout::stdout,
 };
-
-/// Name and version of the JSON documents.
-const SCHEMA: &str = "wirebench.read/1";
-
-/// JSON document of `read --json`.
-#[derive(Serialize, JsonSchema)]
-#[serde(untagged)]
-pub(crate) enum ReadDocument {
-    /// Number of packets: `--count`.
-    Count(CountDocument),
-    /// Received and missing test frames: `--verify`.
-    Verify(verify::VerifyDocument),
-    /// Description of files: `--info`, or no other task.
-    Info(info::InfoDocument),
-}
-
-impl ReadDocument {
-    fn text(&self) -> Result<String> {
-        debug_assert_eq!(mismatch(self), None, "a document matches its schema");
-        Ok(serde_json::to_string_pretty(self)?)
-    }
-}
-
-/// Number of packets.
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct CountDocument {
-    /// `wirebench.read/1`.
-    schema: &'static str,
-    /// Number of packets that pass the filter.
-    packets: u64,
-}
 
 /// Read capture files: print as tcpdump does, count, slice, merge, convert, verify, repair.
 ///
@@ -133,8 +82,8 @@ pub(crate) struct ReadArgs {
 
     /// Program that prints: tcpdump, which decodes DNS, DHCP, HTTP and a hundred more protocols, or wirebench
     /// [default: tcpdump for a single uncompressed file if it is installed and only -c and a filter select packets].
-    #[arg(long = "as", value_name = "PROGRAM", value_enum, conflicts_with_all = ["write", "task"], help_heading = "Printing")]
-    print_as: Option<Foreign>,
+    #[arg(long = "as", value_name = "PROGRAM", value_parser = ["tcpdump", "wirebench"], conflicts_with_all = ["write", "task"], help_heading = "Printing")]
+    print_as: Option<String>,
     /// Print with tshark, if installed; with -v all fields of each packet, with -x its bytes.
     #[arg(long, conflicts_with_all = ["write", "task", "print_as"], help_heading = "Printing")]
     decode: bool,
@@ -152,10 +101,10 @@ pub(crate) struct ReadArgs {
     #[arg(long, value_name = "N", value_parser = count_in::<u64>(0..), help_heading = "Selecting")]
     skip: Option<u64>,
     /// Start at this time: RFC 3339, seconds since 1970, or +TIME after the first packet.
-    #[arg(long, value_name = "TIMESTAMP", help_heading = "Selecting")]
+    #[arg(long, value_name = "TIMESTAMP", value_parser = moment, help_heading = "Selecting")]
     from: Option<Moment>,
     /// Stop before this time.
-    #[arg(long, value_name = "TIMESTAMP", help_heading = "Selecting")]
+    #[arg(long, value_name = "TIMESTAMP", value_parser = moment, help_heading = "Selecting")]
     to: Option<Moment>,
     /// Sort packets by time stamp within a window [default window: 1s].
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1s", help_heading = "Selecting")]
@@ -170,8 +119,8 @@ pub(crate) struct ReadArgs {
     )]
     write: Option<PathBuf>,
     /// File format to write [default: pcap for names ending in .pcap or .cap, otherwise pcapng].
-    #[arg(long, value_enum, requires = "write", help_heading = "Writing")]
-    format: Option<FileFormat>,
+    #[arg(long, value_parser = ["pcapng", "pcap"], requires = "write", help_heading = "Writing")]
+    format: Option<String>,
     /// Write pcap, as with --format pcap.
     #[arg(
         short = 'P',
@@ -181,8 +130,8 @@ pub(crate) struct ReadArgs {
     )]
     pcap: bool,
     /// Compression of the output [default: by file name .zst, .lz4 or .gz].
-    #[arg(long, value_enum, requires = "write", help_heading = "Writing")]
-    compress: Option<Compression>,
+    #[arg(long, value_parser = ["zstd", "lz4", "gzip"], requires = "write", help_heading = "Writing")]
+    compress: Option<String>,
     /// Bytes to keep of each written packet; 0 means all.
     #[arg(
         short = 's',
@@ -240,79 +189,59 @@ pub(crate) struct ReadArgs {
     mesh: bool,
 
     #[command(flatten)]
-    refused: Refused<RefusedByReading>,
+    refused: Refused<refused::Reading>,
+}
+
+/// Outputs of the process.
+struct Outputs;
+
+impl Output for Outputs {
+    fn results(&self, text: &str) -> Result<()> {
+        Ok(deliver(text)?)
+    }
+
+    fn message(&self, line: &str) {
+        say(line);
+    }
+
+    fn packets(&self) -> io::Result<Box<dyn Write>> {
+        Ok(Box::new(stdout()?))
+    }
 }
 
 pub(crate) fn run(args: &ReadArgs) -> Result<u8> {
-    match read(args) {
+    match read_files(args) {
         Err(error) if error.is::<ClosedPipe>() => Ok(0),
         result => result,
     }
 }
 
-fn read(args: &ReadArgs) -> Result<u8> {
+fn read_files(args: &ReadArgs) -> Result<u8> {
     args.refused.check()?;
-    let (files, expression) = args.words()?;
-    args.check(&files, &expression)?;
+    let (files, filter) = args.words()?;
+    let selection = args.selection(filter);
+    args.check(&files, &selection)?;
     if args.repair {
-        return match &args.write {
-            Some(copy) => repair::into_copy(&files[0], copy),
-            None => repair::in_place(&files),
-        };
+        return args.repair(&files);
     }
     if args.shows_info() {
-        return info::run(&files, args.json);
+        return read::describe(&files, args.json, &Outputs);
     }
-    let mut input = Input::open(&files)?;
-    if let Some((source, foreign)) = input.troubles().find(|(_, trouble)| trouble.is_foreign()) {
-        bail!("{}: {foreign}", source.name);
-    }
-    if args.dump_filter > 0 {
-        let mut filter = Filter::new(&expression, input.interfaces())?;
-        let first = input
-            .interfaces()
-            .first()
-            .map(|interface| interface.link_type);
-        let program = filter.program(first.unwrap_or(LINK_ETHERNET))?;
-        deliver(&match args.dump_filter {
-            1 => program.listing(),
-            2 => program.c_array(),
-            _ => program.decimal(),
-        })?;
-        return Ok(0);
-    }
-    let filter = match expression.as_str() {
-        "" => None,
-        text => Some(Filter::new(text, input.interfaces())?),
-    };
-    if args.prints_plainly() && input.is_for_libpcap() {
-        let name = &files[0];
-        let words = args.printing.words(args.verbose, args.quiet, args.nano());
-        if let Some(code) = foreign::print_file(name, &words, args.first, &expression)? {
-            return Ok(code);
+    let form = match args.dump_filter {
+        0 => {
+            let reading = args.reading(files, selection)?;
+            return read::run(&reading, &Outputs);
         }
-    }
-    let targets = Targets::new(args, &files, &input)?;
-    if !args.verify && args.write.is_none() && args.foreign().is_none() {
-        tell_files(&input);
-    }
-    let mut reading = Reading {
-        filter,
-        from: args.from,
-        to: args.to,
-        first_ns: None,
-        reorder: args.reorder.map(|window| Reorder::new(window.as_nanos())),
-        skip: args.skip.unwrap_or(0),
-        left: args.first,
-        targets,
+        1 => ProgramForm::Listing,
+        2 => ProgramForm::C,
+        _ => ProgramForm::Decimal,
     };
-    reading.all(&mut input)?;
-    let selects = args.selects(&expression);
-    let code = reading.finish(&input, args, selects)?;
-    let troubles = input
-        .troubles()
-        .map(|(source, trouble)| tell_trouble(source, trouble));
-    Ok(troubles.fold(code, u8::max))
+    deliver(&read::filter_program(&files, &selection.filter, form)?)?;
+    Ok(0)
+}
+
+fn moment(text: &str) -> Result<Moment, String> {
+    Moment::parse(text, &TimeZone::system())
 }
 
 impl ReadArgs {
@@ -338,9 +267,7 @@ impl ReadArgs {
         if files.is_empty() {
             bail!("no file given; use `wirebench read FILE`, or - for standard input");
         }
-        if files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
-            bail!("standard input (-) can be given only once");
-        }
+        check_standard_input(&files)?;
         let expression = match &self.filter_file {
             None => words.join(" "),
             Some(_) if !words.is_empty() => {
@@ -354,7 +281,7 @@ impl ReadArgs {
         Ok((files, expression))
     }
 
-    fn check(&self, files: &[PathBuf], expression: &str) -> Result<()> {
+    fn check(&self, files: &[PathBuf], selection: &Selection) -> Result<()> {
         let task = [
             (self.count, "--count"),
             (self.info, "--info"),
@@ -374,11 +301,14 @@ impl ReadArgs {
             bail!("--json needs --count, --info or --verify");
         }
         let whole_files = self.shows_info() || self.repair;
-        if whole_files && (self.selects(expression) || self.reorder.is_some()) {
+        if whole_files && (selection.omits_packets() || selection.reorder.is_some()) {
             bail!(
                 "{} reads whole files: filters, times and packet counts are not supported",
                 task.unwrap_or("--json")
             );
+        }
+        if self.print && self.write.as_deref() == Some(Path::new("-")) {
+            bail!("-w - and --print exclude each other: both use standard output");
         }
         Ok(())
     }
@@ -415,31 +345,90 @@ impl ReadArgs {
         self.info || self.json && !self.count && !self.verify
     }
 
-    /// Returns true if packets are printed and only selected by means that tcpdump also has.
-    fn prints_plainly(&self) -> bool {
-        let prints = self.write.is_none() && !self.count && !self.verify;
-        let selects = self.skip.is_some()
-            || self.from.is_some()
-            || self.to.is_some()
-            || self.reorder.is_some()
-            || self.first == Some(0);
-        prints && !selects && self.print_as.is_none() && !self.decode
+    /// Repairs the files. Returns exit code 1 if one has no complete record.
+    fn repair(&self, files: &[PathBuf]) -> Result<u8> {
+        let mut code = 0;
+        for file in files {
+            let repaired = match &self.write {
+                Some(copy) => read::repair_into_copy(file, copy, &Outputs)?,
+                None => read::repair_in_place(file)?,
+            };
+            match repaired {
+                Repaired::Whole(text) if self.write.as_deref() == Some(Path::new("-")) => {
+                    say(format_args!("wirebench: {text}"));
+                }
+                Repaired::Whole(text) => print(&text),
+                Repaired::Nothing(text) => {
+                    say(format_args!("wirebench: {text}"));
+                    code = 1;
+                }
+            }
+        }
+        Ok(code)
     }
 
-    /// Returns the external program that prints the packets, if any.
-    fn foreign(&self) -> Option<Foreign> {
-        self.print_as
-            .filter(|program| *program != Foreign::Wirebench)
-            .or_else(|| self.decode.then_some(Foreign::Tshark))
+    fn selection(&self, filter: String) -> Selection {
+        Selection {
+            filter,
+            from: self.from,
+            to: self.to,
+            skip: self.skip,
+            first: self.first,
+            reorder: self.reorder,
+        }
     }
 
-    /// Returns true if some packets are omitted.
-    fn selects(&self, expression: &str) -> bool {
-        !expression.is_empty()
-            || self.first.is_some()
-            || self.skip.is_some()
-            || self.from.is_some()
-            || self.to.is_some()
+    /// Returns the work on the packets.
+    fn reading(&self, files: Vec<PathBuf>, selection: Selection) -> Result<Reading> {
+        let target = self.target();
+        let shows = self.print || target.is_none();
+        let options = self
+            .printing
+            .options(self.verbose, self.quiet, self.nano())?;
+        let printing = Printing {
+            options,
+            zone: TimeZone::system(),
+            line_by_line: self.printing.line_buffered,
+        };
+        Ok(Reading {
+            files,
+            selection,
+            print: shows.then_some(printing),
+            target,
+            tcpdump: self.print_as.is_none().then(|| self.words_for_tcpdump()),
+        })
+    }
+
+    fn target(&self) -> Option<Target> {
+        let json = self.json;
+        if self.count {
+            return Some(Target::Count { json });
+        }
+        if self.verify {
+            let sent = self.sent;
+            return Some(Target::Verify { sent, json });
+        }
+        if let Some(path) = &self.write {
+            return Some(Target::File(self.order(path)));
+        }
+        let (program, options) = match self.print_as.as_deref() {
+            Some("tcpdump") => (Foreign::Tcpdump, self.words_for_tcpdump()),
+            _ if self.decode => (
+                Foreign::Tshark,
+                self.printing.words_for_tshark(self.verbose),
+            ),
+            _ => return None,
+        };
+        Some(Target::Program(Program {
+            program,
+            options,
+            cut: self.cut(),
+            unbuffered: self.printing.line_buffered,
+        }))
+    }
+
+    fn words_for_tcpdump(&self) -> Vec<String> {
+        self.printing.words(self.verbose, self.quiet, self.nano())
     }
 
     fn micro(&self) -> bool {
@@ -450,22 +439,31 @@ impl ReadArgs {
         self.nano || self.time_stamp_precision.as_deref() == Some("nano")
     }
 
+    /// Returns the maximum bytes kept of each packet, if limited.
+    fn cut(&self) -> Option<usize> {
+        self.snapshot_length.filter(|most| *most > 0)
+    }
+
     fn order(&self, path: &Path) -> Order {
-        let (format, compression) = write::by_name(path);
+        let (format, compression) = by_name(&path.to_string_lossy());
+        let is_pcap = match self.format.as_deref() {
+            Some(format) => format == "pcap",
+            None => self.pcap || format != FileFormat::Pcapng,
+        };
         Order {
             path: path.to_owned(),
-            format: match self.format {
-                Some(format) => format,
-                None if self.pcap => FileFormat::Pcap,
-                None => format,
+            format: match (is_pcap, self.micro()) {
+                (false, _) => FileFormat::Pcapng,
+                (true, false) => FileFormat::PcapNs,
+                (true, true) => FileFormat::Pcap,
             },
-            compression: self.compress.or(compression),
-            precision: if self.micro() {
-                Precision::Micro
-            } else {
-                Precision::Nano
+            compression: match self.compress.as_deref() {
+                Some("zstd") => Compression::Zstd,
+                Some("lz4") => Compression::Lz4,
+                Some(_) => Compression::Gzip,
+                None => compression,
             },
-            cut: self.snapshot_length.filter(|most| *most > 0),
+            cut: self.cut(),
             unbuffered: self.packet_buffered,
         }
     }
@@ -476,281 +474,4 @@ fn looks_like_a_file(word: &str) -> bool {
     [".pcap", ".pcapng", ".cap", ".zst", ".lz4", ".gz"]
         .iter()
         .any(|ending| word.ends_with(ending))
-}
-
-/// Destinations of selected packets.
-struct Targets {
-    counted: u64,
-    verify: Option<Verify>,
-    show: Option<Show>,
-    write: Option<Writer>,
-    /// External program that prints the packets.
-    foreign: Option<foreign::Running>,
-}
-
-impl Targets {
-    fn new(args: &ReadArgs, files: &[PathBuf], input: &Input) -> Result<Self> {
-        let write = args.write.as_deref();
-        if args.print && write == Some(Path::new("-")) {
-            bail!("-w - and --print exclude each other: both use standard output");
-        }
-        let foreign = args.foreign();
-        let shows =
-            args.print || !(args.count || args.verify || write.is_some() || foreign.is_some());
-        let order = write.map(|path| args.order(path));
-        let printing = args
-            .printing
-            .options(args.verbose, args.quiet, args.nano())?;
-        let (write, foreign) = match (order, foreign) {
-            (Some(order), _) => (Some(Writer::create(order, files, input.section())?), None),
-            (None, None) => (None, None),
-            (None, Some(foreign)) => {
-                let words = match foreign {
-                    Foreign::Tshark => args.printing.words_for_tshark(args.verbose),
-                    _ => args.printing.words(args.verbose, args.quiet, args.nano()),
-                };
-                let (running, pipe) = foreign.start(&words)?;
-                let cut = args.snapshot_length.filter(|most| *most > 0);
-                let order = foreign.order(cut, args.printing.line_buffered);
-                (Some(Writer::onto(order, pipe, None)?), Some(running))
-            }
-        };
-        Ok(Self {
-            counted: 0,
-            verify: args.verify.then(|| Verify::new(args.sent)),
-            show: shows.then(|| Show::new(printing, args.printing.line_buffered)),
-            write,
-            foreign,
-        })
-    }
-
-    fn take(&mut self, packet: &Packet, input: &Input) -> Result<()> {
-        self.counted += 1;
-        if let Some(verify) = &mut self.verify {
-            verify.take(packet);
-        }
-        if let Some(show) = &mut self.show {
-            show.packet(packet, input.interfaces())?;
-        }
-        if let Some(write) = &mut self.write {
-            write.packet(packet, input.interfaces())?;
-        }
-        Ok(())
-    }
-}
-
-/// Path of packets from the input to the targets.
-struct Reading {
-    filter: Option<Filter>,
-    from: Option<Moment>,
-    to: Option<Moment>,
-    /// Time stamp of the very first packet, in ns.
-    first_ns: Option<u64>,
-    reorder: Option<Reorder>,
-    skip: u64,
-    left: Option<u64>,
-    targets: Targets,
-}
-
-impl Reading {
-    fn all(&mut self, input: &mut Input) -> Result<()> {
-        if self.left == Some(0) {
-            return Ok(());
-        }
-        while input.next().is_some() {
-            let Some(packet) = input.current() else { break };
-            if !self.selects(packet)? {
-                continue;
-            }
-            let flow = match &mut self.reorder {
-                None => self.pass(packet, input)?,
-                Some(reorder) => {
-                    reorder.push(packet.clone());
-                    self.ordered(input)?
-                }
-            };
-            if flow.is_break() {
-                return Ok(());
-            }
-        }
-        if let Some(reorder) = &mut self.reorder {
-            reorder.finish();
-            let _ = self.ordered(input)?;
-        }
-        Ok(())
-    }
-
-    fn selects(&mut self, packet: &Packet) -> Result<bool> {
-        let stamp = packet.stamp_ns;
-        let first = *self.first_ns.get_or_insert(stamp);
-        if self.from.is_some_and(|from| stamp < from.from(first))
-            || self.to.is_some_and(|to| stamp >= to.from(first))
-        {
-            return Ok(false);
-        }
-        match &mut self.filter {
-            Some(filter) => filter.accepts(packet),
-            None => Ok(true),
-        }
-    }
-
-    /// Passes on the packets that have left the reorder window.
-    fn ordered(&mut self, input: &Input) -> Result<ControlFlow<()>> {
-        while let Some(packet) = self.reorder.as_mut().and_then(Reorder::pop) {
-            if self.pass(&packet, input)?.is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    fn pass(&mut self, packet: &Packet, input: &Input) -> Result<ControlFlow<()>> {
-        if self.skip > 0 {
-            self.skip -= 1;
-            return Ok(ControlFlow::Continue(()));
-        }
-        self.targets.take(packet, input)?;
-        if let Some(left) = &mut self.left {
-            *left -= 1;
-            if *left == 0 {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// Finishes all outputs and prints the summary. Returns the exit code.
-    fn finish(self, input: &Input, args: &ReadArgs, selects: bool) -> Result<u8> {
-        let mut code = 0;
-        let targets = self.targets;
-        if let Some(mut show) = targets.show {
-            show.flush()?;
-        }
-        if let Some(write) = targets.write {
-            // Interface counters do not apply to a selection of packets.
-            let statistics = if selects {
-                Vec::new()
-            } else {
-                input.statistics()
-            };
-            let as_pcapng = write.is_pcapng();
-            write.finish(input.interfaces(), &statistics)?;
-            let lost = input.lost_details(as_pcapng);
-            if !lost.is_empty() && targets.foreign.is_none() {
-                say(format_args!("wirebench: not copied: {}", lost.join(", ")));
-            }
-            let left_out = input.left_out_blocks();
-            if left_out > 0 {
-                say(format_args!(
-                    "wirebench: not copied: {} without packets or statistics",
-                    counted(count(left_out), "block", "blocks")
-                ));
-            }
-        }
-        if let Some(foreign) = targets.foreign {
-            foreign.end()?;
-        }
-        if args.count {
-            deliver(&if args.json {
-                let packets = targets.counted;
-                let schema = SCHEMA;
-                ReadDocument::Count(CountDocument { schema, packets }).text()?
-            } else {
-                counted(targets.counted, "packet", "packets")
-            })?;
-        }
-        if let Some(verify) = &targets.verify {
-            deliver(&if args.json {
-                ReadDocument::Verify(verify.document()).text()?
-            } else {
-                verify.text()
-            })?;
-            code = u8::from(!verify.holds());
-        }
-        if let Some(reorder) = &self.reorder {
-            tell_order(reorder);
-        }
-        for line in input.oddities() {
-            say(format_args!("wirebench: {line}"));
-        }
-        Ok(code)
-    }
-}
-
-fn tell_order(reorder: &Reorder) {
-    say(format_args!(
-        "wirebench: {} out of order; too late for the window, and still out of order: {}",
-        counted(count(reorder.moved), "packet was", "packets were"),
-        count(reorder.too_late)
-    ));
-    if reorder.hurried > 0 {
-        say(format_args!(
-            "wirebench: the window exceeds its memory; {} early",
-            counted(count(reorder.hurried), "packet left it", "packets left it")
-        ));
-    }
-}
-
-/// Prints tcpdump's line about each file.
-fn tell_files(input: &Input) {
-    for (name, interface) in input.files() {
-        let Some(interface) = interface else { continue };
-        let link = match LinkType::from_number(interface.link_type) {
-            Some(link) => format!("{} ({})", link.names().0, link.names().1),
-            None => interface.link_type.to_string(),
-        };
-        let snap_len = match interface.snap_len {
-            0 => wb_pcapng::MAX_CAPTURED as u32,
-            len => len,
-        };
-        say(format_args!(
-            "reading from file {name}, link-type {link}, snapshot length {snap_len}"
-        ));
-    }
-}
-
-/// Prints why a file could not be read to its end. Returns the exit code.
-fn tell_trouble(source: &Source, trouble: &Trouble) -> u8 {
-    let name = &source.name;
-    let can_be_cut = matches!(trouble, Trouble::Damaged(_))
-        && source.packing.is_none()
-        && name != "-"
-        && source.whole_bytes() > 0;
-    let hint = if can_be_cut {
-        format!("; `wirebench read --repair {name} -w COPY` saves the complete records")
-    } else {
-        String::new()
-    };
-    say(format_args!("wirebench: {name}: {trouble}{hint}"));
-    match trouble {
-        Trouble::Reading(_) => 4,
-        _ if trouble.is_foreign() => 2,
-        _ => 1,
-    }
-}
-
-/// Error for a closed standard output, which ends the command without a message.
-#[derive(Debug)]
-struct ClosedPipe;
-
-impl fmt::Display for ClosedPipe {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("standard output was closed")
-    }
-}
-
-impl std::error::Error for ClosedPipe {}
-
-/// Converts the result of writing to a file, or to standard output if the name is `-`.
-fn written(result: io::Result<()>, name: &str) -> Result<()> {
-    match result {
-        Ok(()) => Ok(()),
-        Err(error) if name == "-" && error.kind() == io::ErrorKind::BrokenPipe => {
-            Err(ClosedPipe.into())
-        }
-        Err(error) if name == "-" => {
-            Err(Fault(format!("cannot write to standard output: {error}")).into())
-        }
-        Err(error) => Err(Fault(format!("cannot write {name}: {error}")).into()),
-    }
 }

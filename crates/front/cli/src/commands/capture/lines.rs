@@ -16,11 +16,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use jiff::tz::TimeZone;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use wb_files::read::offsets;
 use wb_session::{FrameSink, SinkEnd, SinkFlush, SinkFrame};
 use wb_tcpdump::print::{CapturedPacket, LinkType, PacketPrinter, PrintOptions};
 
-use crate::{commands::read::local_zone, stdout::stdout};
+use crate::stdout::stdout;
 
 /// Maximum wait for blocked output before the stop flags are checked again.
 const LOOK: Timespec = Timespec {
@@ -55,7 +57,7 @@ impl Lines {
         line_by_line: bool,
     ) -> io::Result<Self> {
         Ok(Self {
-            printer: PacketPrinter::new(options).in_zone(local_zone()),
+            printer: PacketPrinter::new(options).in_zone(offsets(TimeZone::system())),
             names: if names.len() > 1 { names } else { Vec::new() },
             text: String::new(),
             ends: Vec::new(),

@@ -14,10 +14,10 @@ use wb_tcpdump::print::LinkType;
 use super::{
     ReadDocument,
     moment::rfc3339,
+    report_trouble,
     source::{Source, Trouble},
-    tell_trouble,
 };
-use crate::deliver::deliver;
+use crate::Output;
 
 /// File that was read to its end, or to its last complete block.
 struct Found {
@@ -27,11 +27,11 @@ struct Found {
     trouble: Option<Trouble>,
 }
 
-/// Prints a description of each file. Returns the exit code.
+/// Describes each file as text, or all files in one JSON document. Returns the exit code, as [`run`](super::run).
 ///
 /// # Errors
-/// If a file cannot be opened, or standard output cannot be written.
-pub(super) fn run(files: &[PathBuf], json: bool) -> Result<u8> {
+/// If a file cannot be opened, or the results cannot be written.
+pub fn describe(files: &[PathBuf], json: bool, output: &dyn Output) -> Result<u8> {
     let mut code = 0;
     let mut documents = Vec::new();
     for (at, file) in files.iter().enumerate() {
@@ -42,11 +42,11 @@ pub(super) fn run(files: &[PathBuf], json: bool) -> Result<u8> {
             let text = found.text();
             if !text.is_empty() {
                 let gap = if at > 0 { "\n" } else { "" };
-                deliver(&format!("{gap}{text}"))?;
+                output.results(&format!("{gap}{text}"))?;
             }
         }
         if let Some(trouble) = &found.trouble {
-            code = code.max(tell_trouble(&found.source, trouble));
+            code = code.max(report_trouble(&found.source, trouble, output));
         }
     }
     if json {
@@ -54,7 +54,7 @@ pub(super) fn run(files: &[PathBuf], json: bool) -> Result<u8> {
             schema: super::SCHEMA,
             files: documents,
         };
-        deliver(&ReadDocument::Info(document).text()?)?;
+        output.results(&ReadDocument::Info(document).text()?)?;
     }
     Ok(code)
 }
@@ -276,7 +276,7 @@ fn statistics_line(found: &Statistics) -> String {
 
 /// JSON document of `read --info --json`.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct InfoDocument {
+pub struct InfoDocument {
     /// `wirebench.read/1`.
     schema: &'static str,
     /// Files, in the order of the command line.

@@ -133,11 +133,6 @@ const fn shown(number: u64) -> u64 {
     }
 }
 
-fn plural(n: u64, what: &str) -> String {
-    let s = if n == 1 { "" } else { "s" };
-    format!("{} {what}{s}", figures::count(n))
-}
-
 const fn name(kind: TagFormat) -> &'static str {
     match kind {
         TagFormat::Native => "flow",
@@ -250,8 +245,8 @@ impl Verify {
             };
             format!(
                 "{missing}: {} with a tag in {}, {} without",
-                plural(tagged, "packet"),
-                plural(rows.len() as u64, "stream"),
+                counted(count(tagged), "packet", "packets"),
+                counted(count(rows.len() as u64), "stream", "streams"),
                 count(self.untagged)
             )
         };
@@ -336,7 +331,7 @@ impl Verify {
 
 /// JSON document of `read --verify --json`.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct VerifyDocument {
+pub struct VerifyDocument {
     /// `wirebench.read/1`.
     schema: &'static str,
     /// True if there are test frames and none is missing.

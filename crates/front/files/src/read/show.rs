@@ -3,31 +3,46 @@
 use std::io::Write;
 
 use anyhow::{Result, bail};
+use jiff::tz::TimeZone;
 use wb_pcapng::CaptureInterface;
 use wb_tcpdump::print::{
     CapturedPacket as Line, LinkType, PacketDirection, PacketPrinter, PrintOptions,
 };
 
-use super::{input::Packet, moment::local_zone, written};
-use crate::stdout::stdout;
+use super::{input::Packet, moment::offsets, written};
+use crate::Output;
 
 /// Size of the output buffer, in bytes.
 const GATHERED: usize = 64 << 10;
 
+/// Options of printed lines.
+#[derive(Clone, Debug)]
+pub struct Printing {
+    /// Options of the printer.
+    pub options: PrintOptions,
+    /// Zone of printed times.
+    pub zone: TimeZone,
+    /// True if each packet is written at once.
+    pub line_by_line: bool,
+}
+
 /// Prints packets as tcpdump does.
-pub(super) struct Show {
+pub(super) struct Show<'a> {
+    output: &'a dyn Output,
     printer: PacketPrinter,
     text: String,
     /// True if each packet is written at once.
     line_by_line: bool,
 }
 
-impl Show {
-    pub(super) fn new(options: PrintOptions, line_by_line: bool) -> Self {
+impl<'a> Show<'a> {
+    pub(super) fn new(printing: &Printing, output: &'a dyn Output) -> Self {
+        let printer = PacketPrinter::new(printing.options);
         Self {
-            printer: PacketPrinter::new(options).in_zone(local_zone()),
+            output,
+            printer: printer.in_zone(offsets(printing.zone.clone())),
             text: String::new(),
-            line_by_line,
+            line_by_line: printing.line_by_line,
         }
     }
 
@@ -70,7 +85,8 @@ impl Show {
     /// If standard output cannot be written.
     pub(super) fn flush(&mut self) -> Result<()> {
         let bytes = self.text.as_bytes();
-        let result = stdout().and_then(|mut out| out.write_all(bytes).and_then(|()| out.flush()));
+        let out = self.output.packets();
+        let result = out.and_then(|mut out| out.write_all(bytes).and_then(|()| out.flush()));
         self.text.clear();
         written(result, "-")
     }

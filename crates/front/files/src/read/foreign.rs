@@ -8,18 +8,17 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use clap::ValueEnum;
-use wb_pcapng::Precision;
+use wb_model::capture::{Compression, FileFormat};
+use wb_session::Fault;
 
-use super::write::{FileFormat, Order};
-use crate::deliver::Fault;
+use super::{Selection, write::Order};
 
 /// External program that prints captures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Foreign {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foreign {
+    /// tcpdump.
     Tcpdump,
-    Wirebench,
-    #[value(skip)]
+    /// tshark.
     Tshark,
 }
 
@@ -27,20 +26,34 @@ impl Foreign {
     const fn name(self) -> &'static str {
         match self {
             Self::Tcpdump => "tcpdump",
-            Self::Wirebench => "wirebench",
             Self::Tshark => "tshark",
         }
     }
+}
 
-    /// Starts the program with these options. Returns the process and the pipe to it.
+/// External program that prints packets, with its options.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Program to start.
+    pub program: Foreign,
+    /// Options in addition to those that name the input.
+    pub options: Vec<String>,
+    /// Maximum bytes passed on of each packet, if limited.
+    pub cut: Option<usize>,
+    /// True if each packet is passed on at once.
+    pub unbuffered: bool,
+}
+
+impl Program {
+    /// Starts the program. Returns the process and the pipe to it.
     ///
     /// # Errors
     /// If the program is missing or cannot be run.
-    pub(super) fn start(self, options: &[String]) -> Result<(Running, Box<dyn Write>)> {
-        let name = self.name();
+    pub(super) fn start(&self) -> Result<(Running, Box<dyn Write>)> {
+        let name = self.program.name();
         let child = Command::new(name)
             .args(["-n", "-r", "-"])
-            .args(options)
+            .args(&self.options)
             .stdin(Stdio::piped())
             .spawn();
         let mut child = match child {
@@ -54,17 +67,16 @@ impl Foreign {
     }
 
     /// Returns the output settings for the pipe to the program. Like standard output, the pipe may be closed early.
-    pub(super) fn order(self, cut: Option<usize>, unbuffered: bool) -> Order {
+    pub(super) fn order(&self) -> Order {
         Order {
             path: PathBuf::from("-"),
-            format: match self {
-                Self::Tcpdump => FileFormat::Pcap,
-                Self::Wirebench | Self::Tshark => FileFormat::Pcapng,
+            format: match self.program {
+                Foreign::Tcpdump => FileFormat::PcapNs,
+                Foreign::Tshark => FileFormat::Pcapng,
             },
-            compression: None,
-            precision: Precision::Nano,
-            cut,
-            unbuffered,
+            compression: Compression::None,
+            cut: self.cut,
+            unbuffered: self.unbuffered,
         }
     }
 }
@@ -76,17 +88,16 @@ impl Foreign {
 pub(super) fn print_file(
     file: &Path,
     options: &[String],
-    first: Option<u64>,
-    filter: &str,
+    selection: &Selection,
 ) -> Result<Option<u8>> {
     const PIPE: i32 = 13;
     let mut command = Command::new("tcpdump");
     command.arg("-n").arg("-r").arg(file).args(options);
-    if let Some(first) = first {
+    if let Some(first) = selection.first {
         command.args(["-c", &first.to_string()]);
     }
-    if !filter.is_empty() {
-        command.args(["--", filter]);
+    if !selection.filter.is_empty() {
+        command.args(["--", &selection.filter]);
     }
     match command.status() {
         Err(error)

@@ -3,72 +3,41 @@
 use std::{
     fs::File,
     io::{self, Write},
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, bail};
-use clap::ValueEnum;
 use flate2::write::GzEncoder;
 use lz4_flex::frame::FrameEncoder;
-use wb_model::capture;
+use wb_model::capture::{Compression, FileFormat, by_name};
 use wb_pcapng::{
     CaptureInterface, EnhancedPacket, LINK_ETHERNET, PcapWriter, PcapngWriter, Precision,
     Statistics,
 };
+use wb_session::Fault;
 
 use super::{
     input::{Packet, SectionTexts},
     written,
 };
-use crate::{deliver::not_written, stdout::stdout};
+use crate::{Output, is_same_file};
 
 /// Size of the write buffer, in bytes.
 const GATHERED: usize = 256 << 10;
 
-/// Output file formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum FileFormat {
-    Pcapng,
-    Pcap,
-}
-
-/// Output compression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Compression {
-    Zstd,
-    Lz4,
-    Gzip,
-}
-
 /// Settings of an output file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Order {
+pub struct Order {
     /// Path of the file; `-` is standard output.
-    pub(super) path: PathBuf,
-    pub(super) format: FileFormat,
-    pub(super) compression: Option<Compression>,
-    pub(super) precision: Precision,
+    pub path: PathBuf,
+    /// Format of the file.
+    pub format: FileFormat,
+    /// Compression of the file.
+    pub compression: Compression,
     /// Maximum bytes kept of each packet, if limited.
-    pub(super) cut: Option<usize>,
+    pub cut: Option<usize>,
     /// True if each packet is written at once.
-    pub(super) unbuffered: bool,
-}
-
-/// Returns the format and compression that a name implies: `x.pcap.zst` is pcap, compressed with zstd.
-pub(super) fn by_name(path: &Path) -> (FileFormat, Option<Compression>) {
-    let (format, compression) = capture::by_name(&path.to_string_lossy());
-    let format = match format {
-        capture::FileFormat::Pcapng => FileFormat::Pcapng,
-        capture::FileFormat::PcapNs | capture::FileFormat::Pcap => FileFormat::Pcap,
-    };
-    let compression = match compression {
-        capture::Compression::None => None,
-        capture::Compression::Zstd => Some(Compression::Zstd),
-        capture::Compression::Lz4 => Some(Compression::Lz4),
-        capture::Compression::Gzip => Some(Compression::Gzip),
-    };
-    (format, compression)
+    pub unbuffered: bool,
 }
 
 enum Packed {
@@ -79,14 +48,12 @@ enum Packed {
 }
 
 impl Packed {
-    fn new(compression: Option<Compression>, out: Box<dyn Write>) -> io::Result<Self> {
+    fn new(compression: Compression, out: Box<dyn Write>) -> io::Result<Self> {
         Ok(match compression {
-            None => Self::Plain(out),
-            Some(Compression::Zstd) => Self::Zstd(zstd::Encoder::new(out, 0)?),
-            Some(Compression::Lz4) => Self::Lz4(Box::new(FrameEncoder::new(out))),
-            Some(Compression::Gzip) => {
-                Self::Gzip(GzEncoder::new(out, flate2::Compression::default()))
-            }
+            Compression::None => Self::Plain(out),
+            Compression::Zstd => Self::Zstd(zstd::Encoder::new(out, 0)?),
+            Compression::Lz4 => Self::Lz4(Box::new(FrameEncoder::new(out))),
+            Compression::Gzip => Self::Gzip(GzEncoder::new(out, flate2::Compression::default())),
         })
     }
 
@@ -128,9 +95,9 @@ impl Copy {
     ///
     /// # Errors
     /// If the file cannot be created, or is one of the inputs.
-    pub(super) fn create(path: &Path, inputs: &[PathBuf]) -> Result<Self> {
-        let out = create(path, inputs)?;
-        let (_, compression) = by_name(path);
+    pub(super) fn create(path: &Path, inputs: &[PathBuf], output: &dyn Output) -> Result<Self> {
+        let out = create(path, inputs, output)?;
+        let (_, compression) = by_name(&path.to_string_lossy());
         let packed = Packed::new(compression, out);
         Ok(Self(packed.with_context(|| {
             format!("cannot write {}", path.display())
@@ -152,9 +119,14 @@ impl Copy {
 }
 
 /// Creates a file, unless it is one of the inputs; `-` is standard output.
-fn create(path: &Path, inputs: &[PathBuf]) -> Result<Box<dyn Write>> {
+fn create(path: &Path, inputs: &[PathBuf], output: &dyn Output) -> Result<Box<dyn Write>> {
     if path == Path::new("-") {
-        return Ok(Box::new(stdout().map_err(|e| not_written(&e))?));
+        return output.packets().map_err(|error| {
+            Fault(format!(
+                "cannot write the results to standard output: {error}"
+            ))
+            .into()
+        });
     }
     refuse_input(path, inputs)?;
     let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -178,8 +150,9 @@ impl Writer {
         order: Order,
         inputs: &[PathBuf],
         section: Option<&SectionTexts>,
+        output: &dyn Output,
     ) -> Result<Self> {
-        let out = create(&order.path, inputs)?;
+        let out = create(&order.path, inputs, output)?;
         Self::onto(order, out, section)
     }
 
@@ -207,7 +180,7 @@ impl Writer {
                 },
                 numbers: Vec::new(),
             },
-            FileFormat::Pcap => Encoding::Pcap(None),
+            FileFormat::PcapNs | FileFormat::Pcap => Encoding::Pcap(None),
         };
         Ok(Self {
             order,
@@ -354,10 +327,12 @@ fn begin_pcap(
     let longest = interfaces.iter().map(|interface| interface.snap_len).max();
     let known = longest.filter(|_| !unlimited).unwrap_or(0);
     let snap_len = snap_len(known, most);
-    (
-        PcapWriter::with(link_type, snap_len, order.precision, buffer),
-        link_type,
-    )
+    let precision = match order.format {
+        FileFormat::Pcap => Precision::Micro,
+        FileFormat::PcapNs | FileFormat::Pcapng => Precision::Nano,
+    };
+    let writer = PcapWriter::with(link_type, snap_len, precision, buffer);
+    (writer, link_type)
 }
 
 /// Returns the smaller of two limits; 0 means unlimited.
@@ -370,16 +345,8 @@ fn snap_len(known: u32, most: usize) -> u32 {
 }
 
 fn refuse_input(path: &Path, inputs: &[PathBuf]) -> Result<()> {
-    let Ok(output) = path.metadata() else {
-        return Ok(());
-    };
-    for input in inputs {
-        let same = input
-            .metadata()
-            .is_ok_and(|input| (input.dev(), input.ino()) == (output.dev(), output.ino()));
-        if same && output.is_file() {
-            bail!("{} is an input file; write to another file", path.display());
-        }
+    if path.is_file() && inputs.iter().any(|input| is_same_file(input, path)) {
+        bail!("{} is an input file; write to another file", path.display());
     }
     Ok(())
 }

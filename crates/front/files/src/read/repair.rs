@@ -2,28 +2,36 @@
 
 use std::{
     fs::{self, OpenOptions},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use anyhow::{Context, Result, bail};
 use wb_model::counted;
 use wb_render::figures::count;
+use wb_session::Fault;
 
 use super::{
     source::{Source, Trouble},
     write::Copy,
     written,
 };
-use crate::{
-    deliver::{Fault, print},
-    say::say,
-};
+use crate::Output;
 
-/// Copies the complete records of `file` to `copy`. Returns exit code 1 if there are none.
+/// Result of a repair, as a text without a line end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Repaired {
+    /// The complete records are in the copy or in the file.
+    Whole(String),
+    /// No record is complete, so nothing was written.
+    Nothing(String),
+}
+
+/// Copies the complete records of `file` to `copy`; `-` is standard output.
 ///
 /// # Errors
-/// If the file is no capture file, cannot be read, or the copy cannot be written.
-pub(super) fn into_copy(file: &Path, copy: &Path) -> Result<u8> {
+/// If the file is no capture file, cannot be read, or the copy cannot be written; [`ClosedPipe`](super::ClosedPipe) if
+/// standard output has no reader any more.
+pub fn repair_into_copy(file: &Path, copy: &Path, output: &dyn Output) -> Result<Repaired> {
     let source = Source::open(file)?;
     let mut out: Option<Copy> = None;
     let name = copy.display().to_string();
@@ -31,7 +39,7 @@ pub(super) fn into_copy(file: &Path, copy: &Path) -> Result<u8> {
         // The first complete block proves a capture file; the copy is not overwritten before.
         let out = match &mut out {
             Some(out) => out,
-            None => out.insert(Copy::create(copy, &[file.to_owned()])?),
+            None => out.insert(Copy::create(copy, &[file.to_owned()], output)?),
         };
         written(out.writer().write_all(bytes), &name)
     })?;
@@ -42,7 +50,7 @@ pub(super) fn into_copy(file: &Path, copy: &Path) -> Result<u8> {
     let whole = count(source.whole_bytes());
     let records = |one: &str, many: &str| counted(count(source.whole_records()), one, many);
     let from = &source.name;
-    let what = match trouble {
+    Ok(Repaired::Whole(match trouble {
         None => format!(
             "{from}: undamaged; copied {} to {name}",
             records("packet", "packets")
@@ -51,58 +59,14 @@ pub(super) fn into_copy(file: &Path, copy: &Path) -> Result<u8> {
             "{from}: {trouble}\n{name}: saved {} before it ({whole} bytes)",
             records("complete packet", "complete packets")
         ),
-    };
-    if name == "-" {
-        say(format_args!("wirebench: {what}"));
-    } else {
-        print(&what);
-    }
-    Ok(0)
+    }))
 }
 
-/// Truncates each file after its last complete record. Returns exit code 1 if a file has none.
+/// Truncates a file after its last complete record.
 ///
 /// # Errors
-/// If a file is no capture file, cannot be read or written, or still grows.
-pub(super) fn in_place(files: &[PathBuf]) -> Result<u8> {
-    let mut code = 0;
-    for file in files {
-        code = code.max(repair(file)?);
-    }
-    Ok(code)
-}
-
-/// Reads a file up to its last complete block, and passes each block to `visit`.
-fn read_to_end(
-    mut source: Source,
-    mut visit: impl FnMut(&[u8]) -> Result<()>,
-) -> Result<(Source, Option<Trouble>)> {
-    loop {
-        match source.step(|item| visit(item.bytes)) {
-            Ok(Some(visited)) => visited?,
-            Ok(None) => return Ok((source, None)),
-            Err(trouble) => return Ok((source, Some(trouble))),
-        }
-    }
-}
-
-/// Reports a file without complete records. Returns the exit code.
-fn nothing_whole(source: &Source, trouble: Option<Trouble>) -> Result<u8> {
-    let name = &source.name;
-    match trouble {
-        Some(trouble) if trouble.is_foreign() => bail!("{name}: {trouble}"),
-        Some(trouble @ (Trouble::Damaged(_) | Trouble::Unpacking(..))) => {
-            say(format_args!(
-                "wirebench: {name}: {trouble}; no complete record found, file unchanged"
-            ));
-            Ok(1)
-        }
-        Some(trouble) => bail!("{name}: {trouble}"),
-        None => bail!("{name}: empty file"),
-    }
-}
-
-fn repair(path: &Path) -> Result<u8> {
+/// If the file is no capture file, cannot be read or written, or still grows.
+pub fn repair_in_place(path: &Path) -> Result<Repaired> {
     let name = path.display();
     let file = fs::metadata(path).with_context(|| format!("cannot open {name}"))?;
     if !file.is_file() {
@@ -121,23 +85,48 @@ fn repair(path: &Path) -> Result<u8> {
     let records = |one: &str, many: &str| counted(count(source.whole_records()), one, many);
     match trouble {
         None => {
-            print(&format!(
-                "{name}: undamaged, {}; file unchanged",
-                records("packet", "packets")
-            ));
-            Ok(0)
+            let packets = records("packet", "packets");
+            Ok(Repaired::Whole(format!(
+                "{name}: undamaged, {packets}; file unchanged"
+            )))
         }
         Some(trouble @ Trouble::Damaged(_)) if whole > 0 => {
             cut(path, file.len(), whole)?;
-            print(&format!(
+            Ok(Repaired::Whole(format!(
                 "{name}: {trouble}\n{name}: removed {} bytes from the end; {} bytes with {} remain",
                 count(file.len() - whole),
                 count(whole),
                 records("complete packet", "complete packets"),
-            ));
-            Ok(0)
+            )))
         }
         trouble => nothing_whole(&source, trouble),
+    }
+}
+
+/// Reads a file up to its last complete block, and passes each block to `visit`.
+fn read_to_end(
+    mut source: Source,
+    mut visit: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<(Source, Option<Trouble>)> {
+    loop {
+        match source.step(|item| visit(item.bytes)) {
+            Ok(Some(visited)) => visited?,
+            Ok(None) => return Ok((source, None)),
+            Err(trouble) => return Ok((source, Some(trouble))),
+        }
+    }
+}
+
+/// Describes a file without complete records.
+fn nothing_whole(source: &Source, trouble: Option<Trouble>) -> Result<Repaired> {
+    let name = &source.name;
+    match trouble {
+        Some(trouble) if trouble.is_foreign() => bail!("{name}: {trouble}"),
+        Some(trouble @ (Trouble::Damaged(_) | Trouble::Unpacking(..))) => Ok(Repaired::Nothing(
+            format!("{name}: {trouble}; no complete record found, file unchanged"),
+        )),
+        Some(trouble) => bail!("{name}: {trouble}"),
+        None => bail!("{name}: empty file"),
     }
 }
 

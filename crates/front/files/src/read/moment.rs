@@ -1,13 +1,11 @@
 //! Points in time as entered by the user, and local time.
 
-use std::str::FromStr;
-
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 use wb_model::units::Span;
 
 /// Absolute point in time, or one relative to the first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moment {
+pub enum Moment {
     /// Nanoseconds since 1970.
     At(u64),
     /// Nanoseconds after the first packet.
@@ -24,10 +22,12 @@ impl Moment {
     }
 }
 
-impl FromStr for Moment {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
+impl Moment {
+    /// Parses a point in time; `zone` is that of dates without a zone.
+    ///
+    /// # Errors
+    /// The forms that are allowed.
+    pub fn parse(text: &str, zone: &TimeZone) -> Result<Self, String> {
         let error = || {
             format!(
                 "expected a time such as 2023-11-14T22:13:20.5Z, \"2023-11-14 22:13:20\" (local time), 1700000000.5 \
@@ -43,7 +43,7 @@ impl FromStr for Moment {
         }
         let stamp = text.parse::<Timestamp>().or_else(|_| {
             let local = text.parse::<DateTime>()?;
-            local.to_zoned(TimeZone::system()).map(|z| z.timestamp())
+            local.to_zoned(zone.clone()).map(|z| z.timestamp())
         });
         let ns = stamp.map_err(|_| error())?.as_nanosecond();
         u64::try_from(ns).map(Self::At).map_err(|_| error())
@@ -68,9 +68,8 @@ fn seconds(text: &str) -> Option<u64> {
         .checked_add(nine.parse().ok()?)
 }
 
-/// Returns the UTC offset in seconds at a time stamp, in the zone of the environment (TZ) or of this host.
-pub(crate) fn local_zone() -> impl Fn(u64) -> i32 + Send + 'static {
-    let zone = TimeZone::system();
+/// Returns a function from a time stamp in nanoseconds since 1970 to the UTC offset of the zone in seconds.
+pub fn offsets(zone: TimeZone) -> impl Fn(u64) -> i32 + Send + 'static {
     move |ns| {
         let second = i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX);
         Timestamp::from_second(second).map_or(0, |stamp| zone.to_offset(stamp).seconds())
@@ -92,6 +91,7 @@ mod tests {
     #[test]
     fn times_as_typed() {
         const S: u64 = 1_000_000_000;
+        let zone = TimeZone::fixed(jiff::tz::offset(2));
         for (text, moment) in [
             ("1700000000", Moment::At(1_700_000_000 * S)),
             (
@@ -104,11 +104,12 @@ mod tests {
                 "2023-11-14T23:13:20.25+01:00",
                 Moment::At(1_700_000_000 * S + S / 4),
             ),
+            ("2023-11-15 00:13:20", Moment::At(1_700_000_000 * S)),
             ("+1.5", Moment::After(S + S / 2)),
             ("+200ms", Moment::After(S / 5)),
             ("0", Moment::At(0)),
         ] {
-            assert_eq!(text.parse(), Ok(moment), "{text}");
+            assert_eq!(Moment::parse(text, &zone), Ok(moment), "{text}");
         }
         for text in [
             "",
@@ -120,7 +121,7 @@ mod tests {
             "+soon",
             "1969-01-01T00:00:00Z",
         ] {
-            assert!(text.parse::<Moment>().is_err(), "{text}");
+            assert!(Moment::parse(text, &zone).is_err(), "{text}");
         }
     }
 
