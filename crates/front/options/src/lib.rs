@@ -32,7 +32,7 @@ mod help;
 use std::{any::type_name, fmt::Debug, marker::PhantomData};
 
 use clap::{
-    Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches, Id,
+    Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
     parser::ValueSource,
 };
@@ -186,8 +186,6 @@ fn one_of(
 pub trait Options: Clone + Debug + Send + Sync + 'static {
     /// Plan type.
     type Of: JsonSchema + Serialize + DeserializeOwned + 'static;
-    /// Name of the group that the options form, for conflicts with all of them.
-    const GROUP: &'static str;
     /// Heading above the options in the help, or an empty text.
     const HEADING: &'static str;
     /// Options, in the order of the help.
@@ -207,7 +205,6 @@ macro_rules! options {
 
         impl $crate::Options for $table {
             type Of = $of;
-            const GROUP: &'static str = stringify!($table);
             const HEADING: &'static str = $heading;
             const TABLE: &'static [$crate::Opt] = &[$($option),*];
 
@@ -268,16 +265,9 @@ impl<O: Options> Typed<O> {
 }
 
 impl<O: Options> Args for Typed<O> {
-    fn group_id() -> Option<Id> {
-        Some(O::GROUP.into())
-    }
-
     fn augment_args(command: Command) -> Command {
         let schema = field::schema::<O::Of>();
-        let group = ArgGroup::new(O::GROUP).multiple(true);
-        let command = command
-            .group(group.args(O::TABLE.iter().map(Opt::id)))
-            .next_help_heading((!O::HEADING.is_empty()).then_some(O::HEADING));
+        let command = command.next_help_heading((!O::HEADING.is_empty()).then_some(O::HEADING));
         let args = O::TABLE.iter().map(|option| option.arg::<O>(schema));
         command.args(args)
     }
@@ -316,6 +306,12 @@ impl<O: Options> FromArgMatches for Typed<O> {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
+}
+
+/// Returns the ids of the options of a table, for conflicts with each of them.
+#[must_use]
+pub fn ids<O: Options>() -> Vec<String> {
+    O::TABLE.iter().map(Opt::id).collect()
 }
 
 /// Returns `base` with the fields of `text`, such as `size=1518 rate=10kpps`. Keys are those of the plan. The table
