@@ -240,7 +240,8 @@ pub struct TrafficJob {
     /// Start time, relative to the start of the run (default 0).
     #[serde(default, skip_serializing_if = "is_default")]
     pub start: Span,
-    /// Sending time (default: 10s unless `count` is given; unlimited in a job that only receives).
+    /// Time to send, or to receive in a job that only receives (default: unlimited). A replay without `duration` and
+    /// `count` ends after one pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<Span>,
     /// Number of frames to send, over all streams and workers. Sending ends at the first of `duration` and `count`.

@@ -7,7 +7,7 @@ use wb_options::{Opt, Typed, options};
 options! {
     /// Duration and timing of sending.
     Times: TrafficJob = TrafficJob::default(), "Time", [
-        Opt::new("duration", "TIME"),
+        Opt::new("duration", "TIME").help("Time to send (default: 10s unless `count` is given)"),
         Opt::new("count", "N"),
         Opt::new("drain", "TIME"),
         Opt::new("ramp", "TIME"),
