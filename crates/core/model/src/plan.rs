@@ -17,7 +17,7 @@ use crate::{
     load::{LoadEnd, LoadJob},
     locator::Locator,
     socket::{SocketJob, SocketServerJob},
-    units::{AddressRange, Mac, ParseUnitError, PortRange, Rate, SizeModel, Span},
+    units::{AddressRange, Mac, PortRange, Rate, SizeModel, Span},
     vary::Vary,
 };
 
@@ -464,20 +464,6 @@ impl Extension {
             Self::Routing => 24,
             Self::HopByHop | Self::Fragment | Self::Destination => 8,
         }
-    }
-}
-
-impl std::str::FromStr for Extension {
-    type Err = ParseUnitError;
-
-    fn from_str(text: &str) -> Result<Self, ParseUnitError> {
-        let found = Self::ALL.into_iter().find(|e| e.name() == text);
-        found.ok_or_else(|| {
-            ParseUnitError::new(
-                text,
-                "an extension header: hop-by-hop, routing, fragment or destination",
-            )
-        })
     }
 }
 

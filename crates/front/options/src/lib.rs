@@ -308,12 +308,6 @@ impl<O: Options> FromArgMatches for Typed<O> {
     }
 }
 
-/// Returns the ids of the options of a table, for conflicts with each of them.
-#[must_use]
-pub fn ids<O: Options>() -> Vec<String> {
-    O::TABLE.iter().map(Opt::id).collect()
-}
-
 /// Returns `base` with the fields of `text`, such as `size=1518 rate=10kpps`. Keys are those of the plan. The table
 /// `O` determines which lists are separated by commas; the others are repeated.
 ///

@@ -88,9 +88,6 @@ crate::options! {
 struct Line {
     #[command(flatten)]
     job: Typed<Table>,
-    /// Conflicts with the whole table.
-    #[arg(long, conflicts_with = "Table")]
-    file: bool,
 }
 
 fn typed(line: &str) -> Result<Typed<Table>, String> {
@@ -145,7 +142,6 @@ fn errors_name_the_option_and_what_is_allowed() {
         ("--factor nan", "expected a number, got string \"nan\""),
         ("--rate 5x", "'5x' for '--rate <RATE>': \"5x\" is not"),
         ("--pace even --bursts 1", "cannot be used with"),
-        ("--file --back", "cannot be used with"),
     ] {
         let error = typed(line).unwrap_err();
         assert!(error.contains(expected), "{line}: {error}");

@@ -187,15 +187,6 @@ impl Quantity {
     }
 }
 
-impl FromStr for Quantity {
-    type Err = ParseUnitError;
-
-    fn from_str(text: &str) -> Result<Self, ParseUnitError> {
-        let found = Self::ALL.into_iter().find(|of| of.name() == text);
-        found.ok_or_else(|| ParseUnitError::new(text, "frames, cps, cc or rps"))
-    }
-}
-
 /// Load as the user writes it: a rate of frames (`100kpps`, `1gbps`, `40%`), or a number of connections or requests
 /// (`20k`).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -382,20 +373,6 @@ impl Modifier {
             Self::Routing => "routing",
             Self::Filters => "filters",
         }
-    }
-}
-
-impl FromStr for Modifier {
-    type Err = ParseUnitError;
-
-    fn from_str(text: &str) -> Result<Self, ParseUnitError> {
-        let found = Self::ALL.into_iter().find(|m| m.name() == text);
-        found.ok_or_else(|| {
-            ParseUnitError::new(
-                text,
-                "a modifier: broadcast, bursts, management, routing or filters",
-            )
-        })
     }
 }
 

@@ -2,7 +2,9 @@
 
 use clap::Args;
 use wb_model::Stream;
-use wb_options::{Opt, Typed, ids, options, pairs};
+use wb_options::{Opt, Typed, options, pairs};
+
+use super::ids;
 
 options! {
     /// Sizes and times of frames.
@@ -43,7 +45,7 @@ options! {
     /// Recorded frames, which are sent unmodified.
     Recording: Stream = Stream::default(), "Frames", [
         // The ids in place of the group, so that an error names only the options that were given.
-        Opt::new("replay", "FILE").with(|arg| arg.conflicts_with("size").conflicts_with_all(ids::<Frames>())),
+        Opt::new("replay", "FILE").with(|arg| arg.conflicts_with("size").conflicts_with_all(ids::<Typed<Frames>>())),
         Opt::new("speed", "X").with(|arg| arg.requires("replay").conflicts_with("rate")),
     ]
 }

@@ -16,10 +16,21 @@ use wb_session::input::read_text;
 
 use super::presets::{Preset, RFC2544_SIZES, SEARCH, goal, set_precision};
 use crate::{
-    args::{Frames, OutputArgs, ReceiveArgs, TransmitArgs, count_in, take},
+    args::{Frames, OutputArgs, ReceiveArgs, TransmitArgs, count_in, ids, take},
     run::run_plan,
     say::say,
 };
+
+/// Returns the ids of the options for ports and jobs, which a plan file has.
+fn made_by_options() -> Vec<String> {
+    let own = ["tx", "rx", "bidir", "rfc4814", "src6", "dst6"].map(str::to_owned);
+    let groups = [
+        ids::<Typed<Frames>>(),
+        ids::<TransmitArgs>(),
+        ids::<ReceiveArgs>(),
+    ];
+    own.into_iter().chain(groups.concat()).collect()
+}
 
 /// Options of all suites: device, frame sizes, loads and times.
 #[derive(Args, Clone, Debug)]
@@ -27,7 +38,7 @@ pub(crate) struct SuiteArgs {
     /// Plan file with the ports and jobs of a trial; options override its [procedure.suite], if any.
     #[arg(
         value_name = "PLAN.toml",
-        conflicts_with_all = ["tx", "rx", "bidir", "rfc4814", "src6", "dst6", "Frames", "Sender", "cpus", "Receiver", "ring"]
+        conflicts_with_all = made_by_options()
     )]
     plan: Option<PathBuf>,
     /// Sending port.
