@@ -207,54 +207,43 @@ impl Plan {
     /// Names of the jobs of a kind that a criterion can select; unnamed jobs have a number.
     #[must_use]
     pub fn job_names(&self, kind: JobKind) -> Vec<String> {
-        let named = |names: Vec<(&str, &str)>| {
-            let names = names.into_iter().enumerate();
-            let name = |(number, (name, word)): (usize, (&str, &str))| match name {
-                "" => format!("{word} {}", number + 1),
-                name => name.to_owned(),
-            };
-            names.map(name).collect()
+        let word = |number: usize| match kind {
+            JobKind::Traffic => "job",
+            JobKind::Socket => "test",
+            JobKind::Load => self.loads[number].end.name(),
+            _ => kind.name(),
         };
-        let traffic = self.traffic.iter().map(|j| (j.name.as_str(), "job"));
-        let sockets = self.sockets.iter().map(|j| (j.name.as_str(), "test"));
-        let http_jobs = self.http_jobs.iter().map(|j| (j.name.as_str(), "http"));
-        let loads = self.loads.iter().map(|j| (j.name.as_str(), j.end.name()));
         match kind {
-            JobKind::Traffic => named(traffic.collect()),
-            JobKind::Load => named(loads.collect()),
-            JobKind::Http => named(http_jobs.collect()),
-            JobKind::Socket => named(sockets.collect()),
-            // A single capture has only the name of its kind.
-            JobKind::Capture if self.captures.len() > 1 => {
-                let captures = self.captures.iter().map(|j| (j.name.as_str(), "capture"));
-                named(captures.collect())
-            }
             JobKind::Bench => {
                 let cases = self.suite().map(SuitePlan::cases).unwrap_or_default();
                 let names = cases.into_iter().map(|case| case.name);
                 names.filter(|name| !name.is_empty()).collect()
             }
-            JobKind::Devices | JobKind::Capture | JobKind::Probe => Vec::new(),
+            JobKind::Devices | JobKind::Probe => Vec::new(),
+            // A single capture has only the name of its kind.
+            JobKind::Capture if self.captures.len() == 1 => Vec::new(),
+            _ => {
+                let names = self.names(kind).into_iter().enumerate();
+                let name = |(number, name): (usize, &str)| match name {
+                    "" => format!("{} {}", word(number), number + 1),
+                    name => name.to_owned(),
+                };
+                names.map(name).collect()
+            }
         }
     }
 
-    /// Names the jobs that have no name, as criteria and reports call them. The only job of traffic stays without a name.
+    /// Names the jobs that have no name, as criteria and reports call them. Jobs of traffic stay without a name.
     pub fn name_jobs(&mut self) {
-        fn name<'a>(jobs: impl Iterator<Item = &'a mut String>, names: Vec<String>) {
-            jobs.zip(names).for_each(|(job, name)| *job = name);
+        for kind in JobKind::ALL
+            .into_iter()
+            .filter(|kind| *kind != JobKind::Traffic)
+        {
+            let names = self.job_names(kind);
+            for (own, name) in self.names_mut(kind).into_iter().zip(names) {
+                *own = name;
+            }
         }
-        let of = |kind| self.job_names(kind);
-        let [loads, http, sockets, captures] = [
-            JobKind::Load,
-            JobKind::Http,
-            JobKind::Socket,
-            JobKind::Capture,
-        ]
-        .map(of);
-        name(self.loads.iter_mut().map(|job| &mut job.name), loads);
-        name(self.http_jobs.iter_mut().map(|job| &mut job.name), http);
-        name(self.sockets.iter_mut().map(|job| &mut job.name), sockets);
-        name(self.captures.iter_mut().map(|job| &mut job.name), captures);
     }
 
     /// Names of the trial's jobs of a kind, with which a suite selects the job whose load it changes.
@@ -270,19 +259,13 @@ impl Plan {
         }
         let mut plan = self.clone();
         let mut keep = names.iter().map(|n| n == name);
-        match kind {
-            JobKind::Traffic => plan.traffic.retain(|_| keep.next() == Some(true)),
-            JobKind::Load => plan.loads.retain(|_| keep.next() == Some(true)),
-            JobKind::Capture => plan.captures.retain(|_| keep.next() == Some(true)),
-            JobKind::Http => plan.http_jobs.retain(|_| keep.next() == Some(true)),
-            JobKind::Bench => {
-                if let Some(Procedure::Suite(suite)) = &mut plan.procedure {
-                    let case = suite.cases().into_iter().find(|case| case.name == name)?;
-                    suite.sizes = case.size.into_iter().collect();
-                    suite.ipv6_shares = case.ipv6_share.into_iter().collect();
-                }
-            }
-            _ => plan.sockets.retain(|_| keep.next() == Some(true)),
+        plan.retain(kind, || keep.next() == Some(true));
+        if kind == JobKind::Bench
+            && let Some(Procedure::Suite(suite)) = &mut plan.procedure
+        {
+            let case = suite.cases().into_iter().find(|case| case.name == name)?;
+            suite.sizes = case.size.into_iter().collect();
+            suite.ipv6_shares = case.ipv6_share.into_iter().collect();
         }
         Some(plan)
     }

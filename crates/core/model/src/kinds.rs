@@ -3,57 +3,53 @@
 use crate::{
     load::LoadEnd,
     plan::{Plan, PortPlan},
+    units::Span,
 };
 
-/// Kind of jobs: the jobs that one engine runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum JobKind {
+/// Declares the kinds: their names, and the order in which they fill the common part of a report.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $name:literal,)*) => {
+        /// Kind of jobs: the jobs that one engine runs.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum JobKind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl JobKind {
+            /// All kinds, in the order in which they fill the common part of a report.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$kind),*];
+
+            /// Name in criteria and messages.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
     /// `[[traffic]]`.
-    Traffic,
+    Traffic = "traffic",
     /// `[[device]]` and `[[watch]]`.
-    Devices,
+    Devices = "devices",
     /// `[[load]]`.
-    Load,
+    Load = "load",
     /// `[[capture]]`.
-    Capture,
+    Capture = "capture",
     /// `[[http]]`.
-    Http,
+    Http = "http",
     /// `[[socket]]` and `[socket_server]`.
-    Socket,
+    Socket = "socket",
     /// `[[probe]]`.
-    Probe,
+    Probe = "probe",
     /// `[procedure]`.
-    Bench,
+    Bench = "bench",
 }
 
 impl JobKind {
-    /// All kinds, in the order in which they fill the common part of a report.
-    pub const ALL: [Self; 8] = [
-        Self::Traffic,
-        Self::Devices,
-        Self::Load,
-        Self::Capture,
-        Self::Http,
-        Self::Socket,
-        Self::Probe,
-        Self::Bench,
-    ];
-
-    /// Name in criteria and messages.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Traffic => "traffic",
-            Self::Devices => "devices",
-            Self::Load => "load",
-            Self::Capture => "capture",
-            Self::Http => "http",
-            Self::Socket => "socket",
-            Self::Probe => "probe",
-            Self::Bench => "bench",
-        }
-    }
-
     /// Returns the name in messages of all its jobs, or of the job with this name: `capture`, `capture far`; `capture
     /// 2` for an unnamed job.
     #[must_use]
@@ -93,36 +89,109 @@ impl Plan {
     #[must_use]
     pub fn part(&self, kind: JobKind) -> Self {
         let mut part = self.clone();
-        let own = |other| kind == other;
-        if !own(JobKind::Traffic) {
-            part.traffic.clear();
-        }
-        if !own(JobKind::Devices) {
-            part.devices.clear();
-            part.watches.clear();
-        }
-        if !own(JobKind::Load) {
-            part.loads.clear();
-        }
-        if !own(JobKind::Capture) {
-            part.captures.clear();
-        }
-        if !own(JobKind::Http) {
-            part.http_jobs.clear();
-        }
-        if !own(JobKind::Socket) {
-            part.sockets.clear();
-            part.socket_server = None;
-        }
-        if !own(JobKind::Probe) {
-            part.probes.clear();
-        }
-        if !own(JobKind::Bench) {
-            part.procedure = None;
-        }
+        part.keep(kind);
         let criteria = std::mem::take(&mut part.criteria).into_iter();
         part.criteria = criteria.filter(|c| self.judges(c) == Ok(kind)).collect();
         part
+    }
+
+    /// Removes the jobs of all other kinds.
+    pub fn keep(&mut self, kind: JobKind) {
+        for other in JobKind::ALL.into_iter().filter(|other| *other != kind) {
+            self.retain(other, || false);
+            match other {
+                JobKind::Devices => self.watches.clear(),
+                JobKind::Socket => self.socket_server = None,
+                JobKind::Bench => self.procedure = None,
+                _ => {}
+            }
+        }
+    }
+
+    /// Removes the jobs of a kind for which `keep`, called for each in turn, returns false. Jobs that have no name stay:
+    /// watches, the server of socket tests and benchmarks.
+    pub(crate) fn retain(&mut self, kind: JobKind, mut keep: impl FnMut() -> bool) {
+        match kind {
+            JobKind::Traffic => self.traffic.retain(|_| keep()),
+            JobKind::Devices => self.devices.retain(|_| keep()),
+            JobKind::Load => self.loads.retain(|_| keep()),
+            JobKind::Capture => self.captures.retain(|_| keep()),
+            JobKind::Http => self.http_jobs.retain(|_| keep()),
+            JobKind::Socket => self.sockets.retain(|_| keep()),
+            JobKind::Probe => self.probes.retain(|_| keep()),
+            JobKind::Bench => {}
+        }
+    }
+
+    /// Names of the jobs of a kind, as in the plan. Unnamed jobs have an empty name.
+    pub(crate) fn names_mut(&mut self, kind: JobKind) -> Vec<&mut String> {
+        match kind {
+            JobKind::Traffic => self.traffic.iter_mut().map(|j| &mut j.name).collect(),
+            JobKind::Devices => {
+                let devices = self.devices.iter_mut();
+                devices.map(|device| &mut device.settings.name).collect()
+            }
+            JobKind::Load => self.loads.iter_mut().map(|j| &mut j.name).collect(),
+            JobKind::Capture => self.captures.iter_mut().map(|j| &mut j.name).collect(),
+            JobKind::Http => self.http_jobs.iter_mut().map(|j| &mut j.name).collect(),
+            JobKind::Socket => self.sockets.iter_mut().map(|j| &mut j.name).collect(),
+            JobKind::Probe => self
+                .probes
+                .iter_mut()
+                .map(|probe| &mut probe.name)
+                .collect(),
+            JobKind::Bench => Vec::new(),
+        }
+    }
+
+    /// Names of the jobs of a kind, as in the plan. Unnamed jobs have an empty name.
+    pub(crate) fn names(&self, kind: JobKind) -> Vec<&str> {
+        match kind {
+            JobKind::Traffic => self.traffic.iter().map(|j| &*j.name).collect(),
+            JobKind::Devices => self.devices.iter().map(|d| &*d.settings.name).collect(),
+            JobKind::Load => self.loads.iter().map(|j| &*j.name).collect(),
+            JobKind::Capture => self.captures.iter().map(|j| &*j.name).collect(),
+            JobKind::Http => self.http_jobs.iter().map(|j| &*j.name).collect(),
+            JobKind::Socket => self.sockets.iter().map(|j| &*j.name).collect(),
+            JobKind::Probe => self.probes.iter().map(|probe| &*probe.name).collect(),
+            JobKind::Bench => Vec::new(),
+        }
+    }
+
+    /// Sets the time that each job of a kind sends, receives or captures. Returns the number of jobs that have such a
+    /// time.
+    pub fn set_duration(&mut self, kind: JobKind, time: Span) -> usize {
+        fn set<'a, T: Clone + 'a>(times: impl Iterator<Item = &'a mut T>, time: &T) -> usize {
+            times.map(|own| *own = time.clone()).count()
+        }
+        let some = Some(time);
+        match kind {
+            JobKind::Traffic => set(self.traffic.iter_mut().map(|j| &mut j.duration), &some),
+            JobKind::Devices => {
+                let devices = self.devices.iter_mut().map(|d| &mut d.settings.duration_ns);
+                set(devices, &time.as_nanos())
+                    + set(self.watches.iter_mut().map(|j| &mut j.duration), &some)
+            }
+            JobKind::Load => set(self.loads.iter_mut().map(|j| &mut j.shape.duration), &time),
+            JobKind::Capture => set(self.captures.iter_mut().map(|j| &mut j.duration), &some),
+            JobKind::Http => set(self.http_jobs.iter_mut().map(|j| &mut j.duration), &some),
+            JobKind::Socket => set(self.sockets.iter_mut().map(|j| &mut j.duration), &some),
+            JobKind::Probe | JobKind::Bench => 0,
+        }
+    }
+
+    /// Returns true if a job of the kind sends, in contrast to jobs that only receive or answer.
+    #[must_use]
+    pub fn sends(&self, kind: JobKind) -> bool {
+        match kind {
+            JobKind::Traffic => self.traffic.iter().any(|j| j.tx.is_some()),
+            JobKind::Devices => !self.devices.is_empty(),
+            JobKind::Load => self.loads.iter().any(|l| l.end == LoadEnd::Client),
+            JobKind::Http => !self.http_jobs.is_empty(),
+            JobKind::Socket => !self.sockets.is_empty(),
+            JobKind::Bench => self.procedure.is_some(),
+            JobKind::Capture | JobKind::Probe => false,
+        }
     }
 
     /// Kinds of the jobs that use a port.
@@ -151,24 +220,8 @@ impl Plan {
     /// ended.
     #[must_use]
     pub fn is_endless(&self) -> bool {
-        let sends = self.traffic.iter().any(|j| j.tx.is_some());
-        let works = sends
-            || !self.devices.is_empty()
-            || !self.sockets.is_empty()
-            || !self.http_jobs.is_empty()
-            || self.procedure.is_some()
-            || self.loads.iter().any(|l| l.end == LoadEnd::Client);
-        let endless = |kind: JobKind| {
-            let listens = match kind {
-                JobKind::Traffic => !sends,
-                JobKind::Devices => self.devices.is_empty(),
-                JobKind::Load => !self.loads.iter().any(|l| l.end == LoadEnd::Client),
-                JobKind::Capture | JobKind::Probe => true,
-                JobKind::Socket => self.sockets.is_empty(),
-                JobKind::Http | JobKind::Bench => false,
-            };
-            !(works && listens) && self.part_is_endless(kind)
-        };
+        let works = JobKind::ALL.into_iter().any(|kind| self.sends(kind));
+        let endless = |kind: JobKind| (!works || self.sends(kind)) && self.part_is_endless(kind);
         self.kinds().any(endless)
     }
 }

@@ -357,7 +357,7 @@ pub struct Stream {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<HexBytes>,
     /// Fields that vary from frame to frame, in the order in which they are applied: `FIELD=inc:FIRST-LAST`, also with
-    /// `dec` or `random`, or `FIELD=list:A,B`. `,step=N` and `,mask=0x..` may follow.
+    /// `dec` or `random`, or `FIELD=list:A,B`, optionally with `,step=N` and `,mask=0x..`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub vary: Vec<Vary>,
     /// Test tag after the last header (default `wirebench`).

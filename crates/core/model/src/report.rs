@@ -166,6 +166,14 @@ impl Report {
     /// Sections of all jobs, kind by kind.
     #[must_use]
     pub fn sections(&self) -> Vec<Section<'_>> {
+        let mut all = self.sections_of_jobs();
+        all.extend(bench::sections(self));
+        all
+    }
+
+    /// Sections of all jobs but benchmarks, kind by kind.
+    #[must_use]
+    pub fn sections_of_jobs(&self) -> Vec<Section<'_>> {
         let frames = frames::sections(self).into_iter();
         let jobs = frames
             .chain(load::figures::sections(self))
@@ -173,8 +181,7 @@ impl Report {
             .chain(socket::figures::sections(self))
             .chain(socket::figures::server(self))
             .chain(capture::figures::sections(self));
-        let probes = probe_figures::sections(&self.probes);
-        jobs.chain(probes).chain(bench::sections(self)).collect()
+        jobs.chain(probe_figures::sections(&self.probes)).collect()
     }
 }
 

@@ -12,6 +12,7 @@ use crate::{
     capture::{CaptureJob, Direction},
     counted,
     device::DeviceConfig,
+    kinds::JobKind,
     plan::{Extension, Plan, Proto, Stream, TagKind, TrafficJob},
     stream::{MAX_FLOWS, PAST_LAST_FLOW},
     units::{Rate, SizeModel, Span},
@@ -218,29 +219,16 @@ impl Plan {
             let streams = (1..).zip(&traffic.streams);
             streams.map(move |(n, s)| (format!("traffic {job}, stream {n}"), s.name.as_str()))
         });
+        let jobs = JobKind::ALL.into_iter().flat_map(|kind| {
+            let word = match kind {
+                JobKind::Devices => "device",
+                _ => kind.name(),
+            };
+            numbered(word, self.names(kind).into_iter())
+        });
         let names = numbered("port", self.ports.iter().map(|p| p.name.as_str()))
-            .chain(numbered(
-                "traffic",
-                self.traffic.iter().map(|j| j.name.as_str()),
-            ))
+            .chain(jobs)
             .chain(streams)
-            .chain(numbered("load", self.loads.iter().map(|j| j.name.as_str())))
-            .chain(numbered(
-                "capture",
-                self.captures.iter().map(|j| j.name.as_str()),
-            ))
-            .chain(numbered(
-                "socket",
-                self.sockets.iter().map(|j| j.name.as_str()),
-            ))
-            .chain(numbered(
-                "device",
-                self.devices.iter().map(|d| d.settings.name.as_str()),
-            ))
-            .chain(numbered(
-                "probe",
-                self.probes.iter().map(|p| p.name.as_str()),
-            ))
             .chain(
                 self.lb()
                     .map(|lb| ("device".to_owned(), lb.device.name.as_str())),
@@ -820,7 +808,7 @@ mod tests {
     #[test]
     fn names_hold_no_control_characters() {
         type Set = fn(&mut Plan, String);
-        let set: [(&str, Set); 8] = [
+        let set: [(&str, Set); 9] = [
             ("port 1", |p, name| p.ports[0].name = name),
             ("traffic 1", |p, name| p.traffic[0].name = name),
             ("traffic 1, stream 1", |p, name| {
@@ -840,6 +828,12 @@ mod tests {
             }),
             ("socket 1", |p, name| {
                 p.sockets = vec![crate::socket::SocketJob {
+                    name,
+                    ..Default::default()
+                }];
+            }),
+            ("http 1", |p, name| {
+                p.http_jobs = vec![crate::http::HttpJob {
                     name,
                     ..Default::default()
                 }];

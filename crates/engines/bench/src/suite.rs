@@ -37,7 +37,7 @@ mod throughput;
 use std::{collections::BTreeSet, time::Duration};
 
 use wb_model::{
-    Driver, Locator, Plan,
+    Driver, JobKind, Locator, Plan,
     bench::{
         FamilyFrames, LbLimit, Load, Quantity, SuiteCase, SuitePlan, SuiteResult, SuiteTest,
         SuiteTrial, TrialOutcome, TrialPurpose,
@@ -380,10 +380,8 @@ impl<'a, B: Bench> RunningSuite<'a, B> {
             return None;
         };
         let mut base = case.base.clone();
+        base.keep(JobKind::Traffic);
         base.traffic = vec![base.traffic[n].clone()];
-        (base.loads, base.http_jobs, base.captures) = (Vec::new(), Vec::new(), Vec::new());
-        base.sockets.clear();
-        base.probes.clear();
         let job = &base.traffic[0];
         let names = [job.tx.clone(), job.rx.clone()];
         base.ports

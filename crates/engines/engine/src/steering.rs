@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use wb_model::{Plan, load::LoadEnd, load::LoadRate};
+use wb_model::{JobKind, Plan, load::LoadRate};
 
 /// Requested change.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,13 +35,10 @@ impl Steering {
     /// Returns true if all senders in a run of this plan would follow changes.
     #[must_use]
     pub fn is_followed_by(plan: &Plan) -> bool {
-        let clients = plan.loads.iter().any(|job| job.end == LoadEnd::Client);
-        let others = !(plan.traffic.is_empty()
-            && plan.devices.is_empty()
-            && plan.http_jobs.is_empty()
-            && plan.sockets.is_empty()
-            && plan.procedure.is_none());
-        clients && !others
+        let mut others = JobKind::ALL
+            .into_iter()
+            .filter(|kind| *kind != JobKind::Load);
+        plan.sends(JobKind::Load) && !others.any(|kind| plan.sends(kind))
     }
 }
 

@@ -14,7 +14,10 @@ use wb_model::{
     socket::{self, SocketJobReport},
 };
 
-use crate::{sections::of_kind, suite};
+use crate::{
+    sections::{of_kind, other_kinds},
+    suite,
+};
 
 /// One record under construction. Names and values are kept in one place, so that they cannot drift apart.
 #[derive(Default)]
@@ -110,7 +113,14 @@ pub fn report(report: &Report) -> String {
     } else if report.plan.suite().is_some() || !report.results.is_empty() {
         kinds.push(("bench", trials(report)));
     }
-    for kind in ["traffic", "devices", "capture"] {
+    // The other known kinds are above, or have no rows.
+    let own = ["traffic", "devices", "capture"];
+    let known = [
+        own.as_slice(),
+        &["load", "http", "socket", "server", "probe"],
+    ]
+    .concat();
+    for kind in own.into_iter().chain(other_kinds(report, &known)) {
         let mut own = of_kind(report, kind);
         // All jobs together are a row only if there is no other.
         own.retain(|job| !job.is_total || report.jobs.is_empty());

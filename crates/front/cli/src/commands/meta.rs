@@ -238,55 +238,44 @@ pub(crate) fn plan_reference() -> String {
     );
     let defs = &schema["$defs"];
     section(&mut text, "Plan", "top level", &schema, defs);
-    for (name, table) in [
-        ("PortPlan", "[[port]]"),
-        ("TrafficJob", "[[traffic]]"),
-        ("Stream", "[[traffic.stream]]"),
-        ("DeviceJob", "[[device]]"),
-        ("DeviceConfig", "[device.settings]"),
-        ("WatchJob", "[[watch]]"),
-        ("CaptureJob", "[[capture]]"),
-        ("CaptureOutput", "[capture.output]"),
-        ("LoadJob", "[[load]]"),
-        ("LoadRate", "[load.rate]"),
-        ("LoadShape", "[load.shape]"),
-        ("LoadTcp", "[load.tcp]"),
-        ("HttpJob", "[[http]]"),
-        ("HttpCall", "[[http.request]]"),
-        ("HttpStage", "[[http.rate]]"),
-        ("HttpTls", "[http.tls]"),
-        ("HttpCheck", "[http.check]"),
-        ("HttpScript", "[http.script]"),
-        ("SocketJob", "[[socket]]"),
-        ("SocketControl", "[socket.control]"),
-        ("SocketData", "[socket.data]"),
-        ("SocketSide", "[socket.local], [socket.remote]"),
-        ("SocketOptions", "[socket.options]"),
-        ("Confidence", "[socket.confidence]"),
-        ("SocketServerJob", "[socket_server]"),
-        ("ProbePlan", "[[probe]], [[procedure.lb.device.probe]]"),
-        ("LbPlan", "[procedure.lb]"),
-        ("LbSide", "[procedure.lb.client], [procedure.lb.server]"),
-        ("LbDevice", "[procedure.lb.device]"),
-        ("LbTimes", "[procedure.lb.times]"),
-        ("LbTest", "[[procedure.lb.test]]"),
-        ("SuitePlan", "[procedure.suite]"),
-        ("SuiteSearch", "[procedure.suite.search]"),
-        ("GoalPlan", "[[procedure.suite.search.goal]]"),
-        ("SuiteTimes", "[procedure.suite.times]"),
-        ("LatencyTest", "[procedure.suite.latency]"),
-        ("ImpactTest", "[procedure.suite.impact]"),
-        ("BurstTest", "[procedure.suite.b2b]"),
-        ("RecoveryTest", "[procedure.suite.recovery]"),
-        ("ResetTest", "[procedure.suite.reset]"),
-        ("SoakTest", "[procedure.suite.soak]"),
-        ("Service", "[[procedure.suite.service]]"),
-        ("ManagementPlan", "[procedure.suite.management]"),
-        ("SuiteDevice", "[procedure.suite.device]"),
-    ] {
-        section(&mut text, name, table, &defs[name], defs);
+    let mut found = Vec::new();
+    tables(&schema, "", defs, &mut found);
+    for (name, paths) in found {
+        section(&mut text, &name, &paths.join(", "), &defs[&name], defs);
     }
     text
+}
+
+/// Collects the tables below a type of the plan: the name of each type, and its headings in TOML.
+fn tables(schema: &Value, above: &str, defs: &Value, found: &mut Vec<(String, Vec<String>)>) {
+    for (key, property) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{above}{key}");
+        let optional = property["anyOf"].as_array().into_iter().flatten();
+        for form in std::iter::once(property).chain(optional) {
+            let (reference, heading) = match form["items"]["$ref"].as_str() {
+                Some(reference) => (reference, format!("[[{path}]]")),
+                None => (
+                    form["$ref"].as_str().unwrap_or_default(),
+                    format!("[{path}]"),
+                ),
+            };
+            let name = reference.trim_start_matches("#/$defs/");
+            let table = &defs[name];
+            if table["properties"].is_object() {
+                match found.iter_mut().find(|(known, _)| known == name) {
+                    Some((_, headings)) => headings.push(heading),
+                    None => {
+                        found.push((name.to_owned(), vec![heading]));
+                        tables(table, &format!("{path}."), defs, found);
+                    }
+                }
+            }
+            // A key for each form of a procedure.
+            for form in table["oneOf"].as_array().into_iter().flatten() {
+                tables(form, &format!("{path}."), defs, found);
+            }
+        }
+    }
 }
 
 fn section(text: &mut String, name: &str, table: &str, schema: &Value, defs: &Value) {

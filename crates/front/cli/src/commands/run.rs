@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use wb_model::{
-    Plan,
+    JobKind, Plan,
     text::plan_from_toml,
     units::{Rate, Span},
 };
@@ -64,25 +64,8 @@ impl RunArgs {
             }
         }
         if let Some(duration) = self.duration {
-            let mut changed = 0;
-            let of_traffic = plan.traffic.iter_mut().map(|job| &mut job.duration);
-            let of_watches = plan.watches.iter_mut().map(|job| &mut job.duration);
-            let of_captures = plan.captures.iter_mut().map(|job| &mut job.duration);
-            let of_sockets = plan.sockets.iter_mut().map(|job| &mut job.duration);
-            let optional = of_traffic.chain(of_watches).chain(of_captures);
-            let of_http = plan.http_jobs.iter_mut().map(|job| &mut job.duration);
-            for of_job in optional.chain(of_sockets).chain(of_http) {
-                *of_job = Some(duration);
-                changed += 1;
-            }
-            for job in &mut plan.loads {
-                job.shape.duration = duration;
-                changed += 1;
-            }
-            for job in &mut plan.devices {
-                job.settings.duration_ns = duration.as_nanos();
-                changed += 1;
-            }
+            let kinds = JobKind::ALL.into_iter();
+            let changed: usize = kinds.map(|kind| plan.set_duration(kind, duration)).sum();
             if changed == 0 {
                 bail!("--duration: no job in this plan has a duration");
             }

@@ -1,7 +1,12 @@
 //! Keeps the drawing in ARCHITECTURE.md true: reads the dependencies of every crate
 //! and checks that knowledge flows one way, and reads the sources for restricted operations.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use serde_json::Value;
 
@@ -302,12 +307,21 @@ fn only_the_opener_of_ports_names_drivers() {
     only(&["ports/open/src/"], &words);
 }
 
-/// Kinds of jobs whose contracts are modules of `core/model`.
-const KINDS: [&str; 6] = ["bench", "capture", "device", "http", "load", "socket"];
+/// Modules of `core/model` that hold the contract of a kind of jobs.
+fn modules_of_kinds() -> Vec<&'static str> {
+    let names = wb_model::JobKind::ALL.into_iter().map(|kind| match kind {
+        wb_model::JobKind::Devices => "device",
+        kind => kind.name(),
+    });
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../core/model/src"));
+    names
+        .filter(|name| folder.join(name).is_dir() || folder.join(format!("{name}.rs")).exists())
+        .collect()
+}
 
 /// Lines of the sources below `folder` that name the module of a kind, with the kind and the place.
 fn uses_of_kinds(folder: &str, root: &str) -> Vec<(String, &'static str, String)> {
-    let mut found = Vec::new();
+    let (kinds, mut found) = (modules_of_kinds(), Vec::new());
     for (place, text) in sources() {
         let Some(place) = place.strip_prefix(folder) else {
             continue;
@@ -322,7 +336,7 @@ fn uses_of_kinds(folder: &str, root: &str) -> Vec<(String, &'static str, String)
             let words = used.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
             let words = words.filter(|word| !word.is_empty());
             for word in words.take(if is_use { usize::MAX } else { 1 }) {
-                if let Some(kind) = KINDS.iter().find(|kind| **kind == word) {
+                if let Some(kind) = kinds.iter().find(|kind| **kind == word) {
                     found.push((place.to_owned(), *kind, used.to_owned()));
                 }
             }
@@ -337,12 +351,12 @@ fn contracts_of_jobs_do_not_name_each_other() {
     const ALLOWED: [(&str, &str); 1] = [("http/carried.rs", "load")];
     let mut wrong = Vec::new();
     for (place, kind, used) in uses_of_kinds("core/model/src/", "crate::") {
-        let own = KINDS.iter().find(|own| {
-            let rest = place.strip_prefix(**own);
+        let own = modules_of_kinds().into_iter().find(|own| {
+            let rest = place.strip_prefix(*own);
             rest.is_some_and(|rest| rest.starts_with(['/', '.']))
         });
         // The trials of benchmarks are jobs of other kinds.
-        let Some(own) = own.filter(|own| **own != kind && **own != "bench") else {
+        let Some(own) = own.filter(|own| *own != kind && *own != "bench") else {
             continue;
         };
         if !ALLOWED.contains(&(&*place, kind)) {

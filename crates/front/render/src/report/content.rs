@@ -36,7 +36,12 @@ pub(super) fn document(report: &Report) -> Document {
     for section in suite::sections(report) {
         document.section(section);
     }
-    for kind in ["load", "http", "socket", "server", "capture"] {
+    // Frames and probes have other places.
+    let known = [
+        "traffic", "devices", "load", "http", "socket", "server", "capture", "probe",
+    ];
+    let others = sections::other_kinds(report, &known);
+    for kind in known[2..7].iter().copied().chain(others) {
         document.section(jobs(report, kind, course));
     }
     document.section(distributions(report));

@@ -30,6 +30,15 @@ pub(crate) fn of_kind<'a>(report: &'a Report, kind: &str) -> Vec<Section<'a>> {
     all
 }
 
+/// Kinds of the jobs of a report that are not among `known`.
+pub(crate) fn other_kinds(report: &Report, known: &[&str]) -> Vec<&'static str> {
+    let sections = report.sections_of_jobs().into_iter();
+    let mut kinds: Vec<&str> = sections.map(|section| section.kind).collect();
+    kinds.dedup();
+    kinds.retain(|kind| !known.contains(kind));
+    kinds
+}
+
 /// A value for people; blank if it is unknown.
 pub(crate) fn shown(unit: Unit, value: &Value<'_>) -> String {
     match value {

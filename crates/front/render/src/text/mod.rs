@@ -38,6 +38,11 @@ impl Default for Options {
     }
 }
 
+/// Kinds of jobs in the order of the text. Other kinds follow benchmarks.
+const FIRST: [&str; 7] = [
+    "load", "http", "server", "socket", "traffic", "devices", "capture",
+];
+
 /// The whole report.
 #[must_use]
 pub fn report(report: &Report, options: &Options) -> String {
@@ -48,15 +53,16 @@ pub fn report(report: &Report, options: &Options) -> String {
     if summary::asked(report).is_none() {
         plan::section(&mut page, &report.plan);
     }
-    sections_of(&mut page, report, "load", options.verbose);
-    sections_of(&mut page, report, "http", options.verbose);
-    sections_of(&mut page, report, "server", options.verbose);
-    socket::section(&mut page, report, options.verbose);
-    sections_of(&mut page, report, "traffic", options.verbose);
-    sections_of(&mut page, report, "devices", options.verbose);
-    sections_of(&mut page, report, "capture", options.verbose);
+    for kind in FIRST {
+        match kind {
+            "socket" => socket::section(&mut page, report, options.verbose),
+            kind => sections_of(&mut page, report, kind, options.verbose),
+        }
+    }
     crate::suite::section(&mut page, report, options.verbose);
-    sections_of(&mut page, report, "probe", options.verbose);
+    for kind in sections::other_kinds(report, &FIRST) {
+        sections_of(&mut page, report, kind, options.verbose);
+    }
     times::clock(&mut page, report, options.verbose);
     if options.verbose {
         if !report.workers.is_empty() {
