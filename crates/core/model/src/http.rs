@@ -279,7 +279,7 @@ pub struct HttpTls {
     /// Private key of `certificate`, a PEM file (default: in the file of the certificate).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Server name in the handshake (SNI; default: host of the URL).
+    /// Server name in the handshake, SNI (default: host of the URL).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_name: Option<String>,
 }

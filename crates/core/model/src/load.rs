@@ -457,7 +457,7 @@ mod count_or_max {
     ) -> Result<Option<u64>, D::Error> {
         let told = Option::<CountOrMax>::deserialize(deserializer).map_err(|_| {
             serde::de::Error::custom(
-                "expected a whole number, also with k, m or g (\"20k\"), or \"max\"",
+                "expected a whole number below 2^64, also with k, m or g (\"20k\"), or \"max\"",
             )
         })?;
         Ok(told.map(|told| match told {

@@ -60,7 +60,7 @@ impl Signals {
     /// # Errors
     /// Fails if the system refuses a handler or a thread.
     pub fn install_for_test() -> Result<Self, StartError> {
-        Self::install_for(&[SIGINT, SIGTERM, SIGHUP, SIGALRM])
+        Self::install_for(&[SIGINT, SIGTERM, SIGHUP, SIGALRM, SIGUSR1])
     }
 
     /// Installs the handlers for a capture: SIGHUP begins the next file, SIGUSR1 reports the counts, SIGUSR2 writes the

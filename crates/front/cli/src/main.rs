@@ -13,7 +13,6 @@ mod deliver;
 mod help;
 mod metrics;
 mod run;
-
 mod safety;
 mod say;
 mod screen;

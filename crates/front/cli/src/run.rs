@@ -21,7 +21,7 @@ use crate::{
     screen::Live,
 };
 
-/// One run: a plan and everything that the run needs beside it.
+/// One run: a plan and everything else that the run needs.
 pub(crate) struct Runner<'a> {
     pub(crate) plan: Plan,
     pub(crate) output: &'a OutputArgs,
@@ -35,10 +35,15 @@ pub(crate) struct Runner<'a> {
     pub(crate) screen: bool,
 }
 
-/// Output of a command about its run, beside screen, metrics and files.
+/// Output of a command about its run, in addition to screen, metrics and files.
 pub(crate) trait Show {
     /// Takes over the start.
     fn started(&mut self) {}
+
+    /// Takes over a view that the user asked for with SIGUSR1, between regular views.
+    fn asked(&mut self, view: &View<'_>) {
+        show(&view.snapshot);
+    }
 
     /// Takes over a view. `on_screen` is true if the screen shows it.
     fn view(&mut self, view: &View<'_>, on_screen: bool);
@@ -133,7 +138,10 @@ impl Observer for Watched<'_> {
 
     fn view(&mut self, view: &View<'_>) {
         let on_screen = self.live.view(view);
-        self.show.view(view, on_screen);
+        match view.asked {
+            true => self.show.asked(view),
+            false => self.show.view(view, on_screen),
+        }
     }
 }
 
@@ -212,7 +220,7 @@ pub(crate) fn carry_out(
     let finished = ready.run(&mut |view: &View<'_>, on_screen: bool| {
         if output.live_json {
             print(&wb_render::json::snapshot(&kind, &view.snapshot));
-        } else if view.asked || !(output.quiet || on_screen || is_brief(&view.snapshot, shown)) {
+        } else if !(output.quiet || on_screen || is_brief(&view.snapshot, shown)) {
             show(&view.snapshot);
             shown = Instant::now();
         }

@@ -185,7 +185,7 @@ fn one_of(
 /// Table of options: fields of a plan type.
 pub trait Options: Clone + Debug + Send + Sync + 'static {
     /// Plan type.
-    type Of: JsonSchema + Serialize + DeserializeOwned + 'static;
+    type Of: Clone + JsonSchema + Serialize + DeserializeOwned + 'static;
     /// Heading above the options in the help, or an empty text.
     const HEADING: &'static str;
     /// Options, in the order of the help.
@@ -233,14 +233,17 @@ impl<O> Default for Typed<O> {
 }
 
 impl<O: Options> Typed<O> {
-    /// Returns `base` with the given options.
+    /// Returns `base` with the given options. Each value was checked when the command line was parsed.
     ///
     /// # Panics
-    /// Never: each value was checked when the command line was parsed.
+    /// If `base` has a value that its type does not read back, such as a number that is not finite.
     #[must_use]
     pub fn over(&self, base: &O::Of) -> O::Of {
+        if self.given.is_empty() {
+            return base.clone();
+        }
         let given = self.given.iter().map(|(key, value)| (key.as_str(), value));
-        changed(base, given).expect("each value was checked alone")
+        changed(base, given).expect("values were checked, and the base is readable")
     }
 
     /// Returns the base of the table with the given options.

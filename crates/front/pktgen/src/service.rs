@@ -30,7 +30,7 @@ use super::{
     world::Host,
 };
 
-/// What the program does for its folder.
+/// Functions of the program that a folder uses.
 #[derive(Clone, Copy)]
 pub struct Program {
     /// Prints a line for the user.

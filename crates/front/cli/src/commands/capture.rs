@@ -201,6 +201,9 @@ impl CaptureArgs {
     /// Checks for refused options, an unwritable report, and several outputs on standard output.
     fn check(&self) -> Result<()> {
         self.refused.check()?;
+        if let Some(path) = self.report.as_deref().filter(|_| !self.print_plan) {
+            super::report::check(path)?;
+        }
         let to_stdout = self.output.write.as_deref() == Some("-");
         let users = [
             (to_stdout, "-w -"),
@@ -466,11 +469,8 @@ impl Show for Teller<'_> {
         ));
     }
 
-    fn view(&mut self, view: &View<'_>, on_screen: bool) {
-        let Some(capture) = &view.report.capture else {
-            return;
-        };
-        if view.asked {
+    fn asked(&mut self, view: &View<'_>) {
+        if let Some(capture) = &view.report.capture {
             say_as_is(closing::progress_line(
                 capture.captured_frames,
                 capture.filter_accept_frames,
@@ -478,6 +478,12 @@ impl Show for Teller<'_> {
                 0,
             ));
         }
+    }
+
+    fn view(&mut self, view: &View<'_>, on_screen: bool) {
+        let Some(capture) = &view.report.capture else {
+            return;
+        };
         if self.output.live_json {
             print(&wb_render::json::snapshot("capture", &view.snapshot));
         } else if !(self.output.quiet || view.done || on_screen) {

@@ -151,7 +151,7 @@ options! {
         Opt::new("tls-version", "1.2|1.3").key("version"),
         Opt::flag("verify"),
         Opt::new("authorities", "FILE")
-            .help("Verify certificates against these authorities (PEM; default: system authorities, with `verify`)")
+            .help("Verify certificates against these authorities, a PEM file (default: system authorities, with `verify`)")
             .with(|arg| arg.visible_alias("ca")),
         Opt::new("cert", "FILE").key("certificate"),
         Opt::new("key", "FILE").with(|arg| arg.requires("cert")),

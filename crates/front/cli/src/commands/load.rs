@@ -233,7 +233,7 @@ pub(crate) fn run_load(
             if let (Some(printer), Some(block)) = (&printer, &block) {
                 print(&printer.second_text(block));
             }
-        } else if view.asked || !(output.quiet || on_screen) {
+        } else if !(output.quiet || on_screen) {
             show(&view.snapshot);
         }
     })?;

@@ -104,6 +104,6 @@ pub(crate) fn run(args: &SelfTestArgs, xdp: bool, quiet: bool, json: bool) -> Re
     match outcome.end {
         Ok(()) => Ok(u8::from(outcome.document.verdict != "pass")),
         Err(TestbedError::Interrupted { signal }) => Ok(u8::try_from(128 + signal).unwrap_or(1)),
-        Err(error) => Err(Fault(error.to_string()).into()),
+        Err(error) => Err(Fault(format!("{:#}", anyhow::Error::from(error))).into()),
     }
 }

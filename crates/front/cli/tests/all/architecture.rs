@@ -370,7 +370,7 @@ fn contracts_of_jobs_do_not_name_each_other() {
 #[test]
 fn renderers_name_no_kind_of_job() {
     const ALLOWED: [(&str, &str); 10] = [
-        // Headers of the kinds whose jobs may all be missing.
+        // Headers of kinds without any job in the report.
         ("csv.rs", "http"),
         ("csv.rs", "load"),
         ("csv.rs", "socket"),

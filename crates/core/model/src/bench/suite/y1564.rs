@@ -115,7 +115,7 @@ pub struct Service {
     /// Maximum frame delay variation (FDV): the difference of the longest and the shortest delay of a step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variation: Option<Span>,
-    /// Maximum frame loss ratio (FLR; default 0).
+    /// Maximum frame loss ratio, FLR (default 0).
     pub loss: Share,
     /// Minimum availability (AVAIL) in the performance test, which must then last at least 10s: the share of its time
     /// in which the service is available, such as `99.99%`. The service becomes unavailable with ten consecutive

@@ -309,6 +309,7 @@ options! {
     /// Attributes of a service.
     Promise: Service = Service::default(), "Service", [
         Opt::new("cir", "RATE")
+            .help("Committed information rate, required unless the plan has services: 20mbps-l2 counts frames with FCS, as services are sold; 20mbps adds preamble and gap")
             .with(|arg| arg.required_unless_present("plan").conflicts_with("plan")),
         Opt::new("eir", "RATE").with(|arg| arg.conflicts_with("plan")),
         Opt::new("delay", "TIME").with(|arg| arg.conflicts_with("plan")),

@@ -248,10 +248,12 @@ fn route(text: &str) -> Result<LoadRoute, String> {
 fn point(text: &str) -> Result<ProfilePoint, String> {
     let wrong = || format!("expected TIME:SHARE, such as 5s:0.5, got {text:?}");
     let (at, share) = text.split_once(':').ok_or_else(wrong)?;
-    Ok(ProfilePoint {
-        at: at.parse().map_err(|_| wrong())?,
-        share: share.parse().map_err(|_| wrong())?,
-    })
+    let share: f64 = share.parse().map_err(|_| wrong())?;
+    if !share.is_finite() {
+        return Err(wrong());
+    }
+    let at = at.parse().map_err(|_| wrong())?;
+    Ok(ProfilePoint { at, share })
 }
 
 /// Payload of the smallest frame, 64 bytes with FCS, in bytes.
