@@ -23,7 +23,7 @@ pub(crate) fn texts(
         short.push_str("; repeatable.");
     }
     let long = (all.len() > 1).then(|| [&[short.clone()], &all[1..]].concat().join("\n\n"));
-    // As clap does with doc comments: no full stop at the end.
+    // Without its full stop, as clap writes doc comments.
     let short = short.strip_suffix('.').map(str::to_owned).unwrap_or(short);
     (short, long)
 }

@@ -640,7 +640,7 @@ fn a_stopped_terminal_does_not_stop_the_run() {
     let report = dir.path().join("report.csv");
     let command = trial(
         &lab,
-        &format!("--duration 9s --report {}", report.display()),
+        &format!("--duration 15s --report {}", report.display()),
     );
     let Some(terminal) = Terminal::run((80, 24), &command) else {
         return;
@@ -660,11 +660,11 @@ fn a_stopped_terminal_does_not_stop_the_run() {
     // Text that was already written may still appear.
     eventually("nothing is written", || {
         let text = terminal.text();
-        more_are_sent(2_000);
+        more_are_sent(5_000);
         terminal.text() == text
     });
     let text = terminal.text();
-    more_are_sent(5_000);
+    more_are_sent(15_000);
     assert_eq!(terminal.text(), text, "nothing is written");
     // The run has ended on time, and its report is there before the terminal can be read again.
     eventually("the report is written", || {
