@@ -23,7 +23,8 @@ use rustix::{
 };
 use signal_hook::{
     consts::{SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGXFSZ},
-    iterator,
+    iterator::{self, SignalsInfo, exfiltrator::WithOrigin},
+    low_level::siginfo::Cause,
 };
 
 use crate::Request;
@@ -38,6 +39,8 @@ const SAME_REQUEST: Duration = Duration::from_millis(250);
 #[derive(Clone, Debug, Default)]
 pub struct Signals {
     first: Arc<AtomicI32>,
+    /// Time of the first signal if a process sent it, and only once. Signals of a terminal come from the kernel.
+    sent: Arc<Mutex<Option<Instant>>>,
     count: Arc<AtomicU32>,
     /// Numbers of requests, in the order of [`Request::ALL`].
     requests: Arc<[AtomicU32; 3]>,
@@ -84,19 +87,26 @@ impl Signals {
             .copied()
             .filter(|n| *n != SIGHUP || !wb_machine::process::ignores(SIGHUP))
             .collect();
-        let mut arrivals = iterator::Signals::new(&numbers).map_err(refused)?;
+        let mut arrivals = SignalsInfo::<WithOrigin>::new(&numbers).map_err(refused)?;
         let noted = signals.clone();
         std::thread::Builder::new()
             .name("wb-signals".to_owned())
             .spawn(move || {
                 let mut last = None;
-                for signal in &mut arrivals {
+                for arrival in &mut arrivals {
+                    let signal = arrival.signal;
                     noted.ask(match signal {
                         SIGUSR1 => Request::Counts,
                         SIGUSR2 => Request::Flush,
                         SIGHUP if captures => Request::NextFile,
                         _ => {
                             let now = Instant::now();
+                            let by_process = matches!(arrival.cause, Cause::Sent(_));
+                            let is_first = noted.received().is_none();
+                            let mut sent =
+                                noted.sent.lock().unwrap_or_else(PoisonError::into_inner);
+                            *sent = (by_process && is_first).then_some(now);
+                            drop(sent);
                             if is_new_request(last, signal, now) {
                                 last = Some((signal, now));
                                 if noted.note(signal) > 2 {
@@ -182,6 +192,13 @@ impl Signals {
             0 => None,
             n => Some(n),
         }
+    }
+
+    /// Returns true if a process sent a signal to this process and not to its group, as a terminal and `timeout` do.
+    #[must_use]
+    pub fn is_for_this_process_only(&self) -> bool {
+        let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.is_some_and(|at| at.elapsed() >= SAME_REQUEST)
     }
 
     /// The signal that ended a run early, if any.

@@ -29,6 +29,7 @@ use wb_model::{
         ServerAddress,
     },
     timeline::Row,
+    units::Span,
 };
 use wb_open::{LastOutlineRequest, OpenPort, StartError, Workers};
 
@@ -330,9 +331,33 @@ pub fn record(row: &mut Row<'_>, totals: &HttpTotals, times: (u64, u64)) {
 /// State at a time in ns: the totals so far, and the number and sum of the response times.
 pub type Moment = (u64, HttpTotals, (u64, u64));
 
+/// Adds the figures of the interval since the last view, and the progress of the jobs, to a snapshot.
+pub fn show(snapshot: &mut Snapshot, jobs: &[HttpJob], last: &mut Moment, now: Moment) {
+    let http = between(std::mem::replace(last, now), now);
+    snapshot.progress = progress(jobs, &now.1, snapshot.elapsed_ns);
+    snapshot.latency_mean_ns = http.latency_mean_ns;
+    snapshot.http = Some(http);
+}
+
+/// Part of the time of jobs that end by time, or else of the requests of jobs that end by a count: 0 to 1. `None` if a
+/// job has neither end.
+#[allow(clippy::cast_precision_loss)]
+fn progress(jobs: &[HttpJob], totals: &HttpTotals, elapsed_ns: u64) -> Option<f64> {
+    let ends = jobs.iter().map(|job| job.ends_after());
+    let ends: Option<Vec<u64>> = ends.map(|end| end.map(Span::as_nanos)).collect();
+    let (done, whole) = match ends {
+        Some(ends) => (elapsed_ns, ends.into_iter().max()?),
+        None => {
+            let requests = jobs.iter().map(|job| job.amount).sum::<Option<u64>>()?;
+            (totals.completed + totals.failed.sum(), requests)
+        }
+    };
+    Some((done as f64 / whole.max(1) as f64).min(1.0))
+}
+
 /// Figures of the interval between two times.
 #[allow(clippy::cast_precision_loss)]
-pub fn between(from: Moment, to: Moment) -> HttpLive {
+fn between(from: Moment, to: Moment) -> HttpLive {
     let seconds = to.0.saturating_sub(from.0) as f64 / 1e9;
     let rate = |n: u64| match seconds > 0.0 {
         true => n as f64 / seconds,
@@ -452,13 +477,11 @@ impl Engine for Https {
     fn show(&mut self, snapshot: &mut Snapshot, now_ns: u64) {
         let live = self.live();
         let now = (now_ns, live.totals, (live.answers, live.latency_ns));
-        let http = between(std::mem::replace(&mut self.last, now), now);
+        show(snapshot, &self.plan.http_jobs, &mut self.last, now);
         snapshot.phase = match live.draining {
             true => Phase::Drain,
             false => Phase::Running,
         };
-        snapshot.latency_mean_ns = http.latency_mean_ns;
-        snapshot.http = Some(http);
     }
 
     fn record(&self, row: &mut Row<'_>) {

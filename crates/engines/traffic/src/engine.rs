@@ -294,7 +294,9 @@ fn planned_end_ns(run: &Traffic) -> Option<u64> {
 
 /// Time that receivers continue after the last frame was sent, in ns.
 fn drain_ns(run: &Traffic) -> u64 {
-    if run.slots.iter().all(|s| s.receives.is_none()) {
+    let receives = run.slots.iter().any(|s| s.receives.is_some());
+    let sends = run.slots.iter().any(|s| s.sends.is_some());
+    if !(sends && receives) {
         return 0;
     }
     let drains = run.jobs().iter().map(|j| j.drain.as_nanos());
@@ -461,8 +463,7 @@ impl Traffic {
             receivers > 0 && self.control.receivers_exhausted.load(Ordering::Acquire) == receivers;
         let received_all = exhausted || self.receive_only_end().is_none_or(|t| now >= t);
         let over = sent_all && (received_all || self.stopping);
-        let sends = self.slots.iter().any(|s| s.sends.is_some());
-        over.then(|| if sends { now + drain_ns(self) } else { now })
+        over.then(|| now + drain_ns(self))
     }
 
     fn finish(&self) {

@@ -468,15 +468,17 @@ impl Engine for Benchmark {
     fn has_news(&mut self) -> bool {
         let over = self.worker.all_over();
         let news = self.news.as_ref();
-        self.shown = news.and_then(|news| news.try_recv().ok());
-        if self.shown.is_none() && over && !self.final_sent {
+        let mut news = news.and_then(|news| news.try_recv().ok());
+        if news.is_none() && over && !self.final_sent {
             self.final_sent = true;
             let elapsed_ns = monotonic_ns().saturating_sub(self.start_ns);
             let interval_ns = self.base.interval.as_nanos();
             let over = Snapshot::at(elapsed_ns, interval_ns, Phase::Done);
-            self.shown = Some((over, None));
+            news = Some((over, None));
         }
-        self.shown.is_some()
+        let is_new = news.is_some();
+        self.shown = news.or(self.shown.take());
+        is_new
     }
 
     fn fill(&self, part: &mut Part<'_>) {
@@ -490,8 +492,8 @@ impl Engine for Benchmark {
 
     /// The trials are separate runs with their own snapshots.
     fn show(&mut self, snapshot: &mut Snapshot, _now_ns: u64) {
-        if let Some((of_trial, _)) = self.shown.take() {
-            *snapshot = of_trial;
+        if let Some((of_trial, _)) = &self.shown {
+            snapshot.clone_from(of_trial);
         }
     }
 

@@ -15,8 +15,9 @@ use wb_model::{
 use wb_engine::{Ended, Engine, EngineState, Launch, Outcome, Part, Stamping, Stop};
 use wb_engine::{opening::Environment, settle::error_responses};
 use wb_http::engine::{
-    Moment, RequestFolder, between, record,
+    Moment, RequestFolder, record,
     report::{self, HttpJobFacts, Via},
+    show,
 };
 use wb_open::{OpenPort, StartError};
 
@@ -197,13 +198,11 @@ impl Engine for PortHttps {
     fn show(&mut self, snapshot: &mut Snapshot, now_ns: u64) {
         let seen = self.loads.seen();
         let now = (now_ns, seen.http, times(&seen));
-        let http = between(std::mem::replace(&mut self.last, now), now);
+        show(snapshot, &self.plan.http_jobs, &mut self.last, now);
         snapshot.phase = match seen.phase {
             LoadStage::Drain | LoadStage::Done => Phase::Drain,
             _ => Phase::Running,
         };
-        snapshot.latency_mean_ns = http.latency_mean_ns;
-        snapshot.http = Some(http);
     }
 
     fn record(&self, row: &mut Row<'_>) {

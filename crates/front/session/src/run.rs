@@ -364,7 +364,7 @@ impl Prepared {
             }
         }
         if now >= state.next_view || asked {
-            if self.has_views() {
+            if asked || self.has_views() {
                 self.view(state, before, observer, |view| view.asked = asked);
             }
             let interval = self.plan.interval.as_nanos();

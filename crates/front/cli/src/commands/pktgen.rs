@@ -380,6 +380,7 @@ fn script(args: &RunArgs) -> Result<u8> {
         check_writable(path)?;
     }
     // Ctrl-C is left to the script, which decides how to react.
+    let mut passed_on = false;
     let signals = Signals::install()?;
     metrics::serve(&args.metrics, &signals)?;
     let service = args.folder.service()?;
@@ -413,6 +414,11 @@ fn script(args: &RunArgs) -> Result<u8> {
             }
         }
         // SIGTERM reaches only this process, SIGINT from the terminal reaches both.
+        let interrupted = signals.received() == Some(libc_sigint());
+        if interrupted && signals.is_for_this_process_only() && !passed_on {
+            passed_on = true;
+            interrupt(&mounts.processes());
+        }
         if signals.received().is_some_and(|n| n != libc_sigint()) || signals.hurry() {
             service.interrupt();
             let _ = child.kill();
@@ -435,6 +441,15 @@ fn script(args: &RunArgs) -> Result<u8> {
         (None, Some(n), _) => u8::try_from(128 + n).unwrap_or(130),
         _ => 1,
     })
+}
+
+/// Sends SIGINT to all processes of the script, as a terminal does on Ctrl-C.
+fn interrupt(processes: &[u32]) {
+    let numbers = processes.iter().filter_map(|pid| i32::try_from(*pid).ok());
+    for process in numbers.filter_map(rustix::process::Pid::from_raw) {
+        // It may have ended.
+        let _ = rustix::process::kill_process(process, rustix::process::Signal::INT);
+    }
 }
 
 /// Kernel module that scripts load before they use its files.

@@ -284,9 +284,9 @@ const SMALLER: &[(&str, &str, &str)] = &[
 /// Options that a command gets if the document does not give them: the shortest useful run. Other tests use the machine
 /// at the same time and may stall a sender, which is not judged here.
 const QUICK: &[(&str, &[&str])] = &[
-    ("wirebench trial", &["--duration 1s", "--catch-up 10s"]),
+    ("wirebench trial", &["--duration 500ms", "--catch-up 10s"]),
     ("wirebench tx", &["--catch-up 10s"]),
-    ("wirebench load", &["--duration 1s", "--allow-unsent"]),
+    ("wirebench load", &["--duration 500ms", "--allow-unsent"]),
     ("wirebench sweep", &["--duration 200ms"]),
     (
         "wirebench bench rfc2544",
@@ -335,11 +335,11 @@ const HOSTS: &[(&str, &str)] = &[
 /// Programs that blocks use.
 const PROGRAMS: &[&str] = &["curl", "jq", "nft", "nginx", "python3"];
 
-/// Longest run in a block, in seconds.
-const LONGEST: u64 = 1;
+/// Longest run in a block, in ms.
+const LONGEST: u64 = 500;
 
-/// Longest run of the first of two commands that run at the same time, in seconds.
-const LONGEST_OF_FIRST: u64 = 4;
+/// Longest run of the first of two commands that run at the same time, in ms.
+const LONGEST_OF_FIRST: u64 = 4000;
 
 /// Time limit for all blocks of a page.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -367,7 +367,8 @@ fn blocks_of(page: &str) -> Vec<Typed> {
 /// Returns the script with shorter runs, for a machine on which other tests run at the same time:
 ///
 /// - entries of `SMALLER` replace text, and `QUICK` adds options;
-/// - a time of a run is at most `longest` seconds, unless the block itself sleeps for longer than a second;
+/// - a time of a run is at most `longest` ms, or whole seconds for `wrk` and `-l`, unless the block itself sleeps for
+///   longer than a second;
 /// - rates of frames, connections and requests are a tenth, counts above 1000 a hundredth;
 /// - `--fast` replaces `--conformance`;
 /// - commands of `UNTIL_CTRL_C` get Ctrl-C.
@@ -392,16 +393,21 @@ fn shortened(page: &str, script: &str, longest: u64) -> String {
             quickened(line)
         };
         let mut option = "";
+        let whole_seconds = longest.div_ceil(1000);
+        let shorter = |time: &str| match line.contains("wrk -") {
+            true => shorter_time(time, whole_seconds * 1000),
+            false => shorter_time(time, longest),
+        };
         let words = line.split(' ').map(|word| {
             let smaller = match std::mem::replace(&mut option, word) {
                 "--rate" | "--cps" | "--rps" => tenth(word),
                 "--count" => hundredth(word),
                 _ if is_timed => None,
-                "--duration" | "-d" => shorter_time(word, longest),
-                "-l" => word.parse().ok().map(|_: u32| longest.to_string()),
+                "--duration" | "-d" => shorter(word),
+                "-l" => word.parse().ok().map(|_: u32| whole_seconds.to_string()),
                 _ => word
                     .strip_prefix("-d")
-                    .and_then(|time| shorter_time(time, longest))
+                    .and_then(&shorter)
                     .map(|time| format!("-d{time}")),
             };
             smaller.unwrap_or_else(|| word.to_owned())
@@ -431,17 +437,20 @@ fn quickened(line: &str) -> String {
     line
 }
 
-/// Returns `longest` if `time` is more: `10s`, `15m`, `1h`.
+/// Returns `longest`, in ms, if `time` is more: `10s`, `15m`, `1h`.
 fn shorter_time(time: &str, longest: u64) -> Option<String> {
     let (number, unit) = time.split_at_checked(time.len().checked_sub(1)?)?;
-    let seconds = number.parse::<u64>().ok()?
+    let ms = number.parse::<u64>().ok()?
         * match unit {
-            "s" => 1,
-            "m" => 60,
-            "h" => 3600,
+            "s" => 1000,
+            "m" => 60_000,
+            "h" => 3_600_000,
             _ => return None,
         };
-    (seconds > longest).then(|| format!("{longest}s"))
+    (ms > longest).then(|| match longest % 1000 {
+        0 => format!("{}s", longest / 1000),
+        _ => format!("{longest}ms"),
+    })
 }
 
 /// Returns a tenth of a rate: `200kpps`, `2k`, `1mpps`, `200`.
@@ -711,10 +720,10 @@ fn lists_name_what_is_in_the_documents() {
 
 #[test]
 fn runs_are_shorter_and_slower() {
-    let short = |line: &str| shortened("stat.md", line, 1).trim_end().to_owned();
+    let short = |line: &str| shortened("stat.md", line, 500).trim_end().to_owned();
     assert_eq!(
         short("wirebench tx -i a0 --rate 100kpps --count 300000 --duration 5s"),
-        "wirebench tx --catch-up 10s -i a0 --rate 10000pps --count 3000 --duration 1s"
+        "wirebench tx --catch-up 10s -i a0 --rate 10000pps --count 3000 --duration 500ms"
     );
     assert_eq!(short("wrk -c100 -d10s"), "wrk -c100 -d1s");
     assert_eq!(

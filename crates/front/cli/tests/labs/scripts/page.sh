@@ -55,10 +55,10 @@ until_so() {
 }
 export -f until_so
 
-# Runs a command that has no end, and presses Ctrl-C after two seconds.
+# Runs a command that has no end, and presses Ctrl-C after a second.
 ctrl_c() {
   local code=0
-  timeout --signal=INT --preserve-status 2 "$@" || code=$?
+  timeout --signal=INT --preserve-status 1 "$@" || code=$?
   [ "$code" = 0 ] || [ "$code" = 130 ]
 }
 export -f ctrl_c
