@@ -33,6 +33,7 @@ pub mod realtime;
 pub mod related_interfaces;
 pub mod resolve;
 pub mod route;
+pub mod runs;
 pub mod steering;
 pub mod sysctl;
 pub mod user;

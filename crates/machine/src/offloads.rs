@@ -1,12 +1,14 @@
 //! Switches off segmentation and receive offloads of an interface for a limited time.
 //!
 //! A file records the offloads to restore before any of them is switched. If the process is killed, [`repair`] of a
-//! later process uses the file to restore them.
+//! later process uses the file to restore them. The last of several processes with the same interface restores them.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use rustix::fs::{FlockOperation, flock};
 
 use crate::error::{HostError, Result};
 use crate::ethtool::{Ethtool, Offload};
@@ -76,13 +78,18 @@ impl Switched {
             index,
             offloads: Vec::new(),
         };
+        let folder = own_folder(FOLDER)?;
+        let _locked = locked(&folder);
         for offload in ALL {
             if ethtool.offload(name, offload)? == Some(true) {
                 record.offloads.push(offload);
             }
         }
-        let file = format!("{}-{}-{}", record.inode, record.index, record.pid);
-        let path = own_folder(FOLDER)?.join(file);
+        // Others have switched off what was on before this process.
+        for (_, other) in record.others(&folder) {
+            record.add(&other.offloads);
+        }
+        let path = folder.join(record.file());
         fs::write(&path, record.text())
             .map_err(HostError::refused("write", path.display().to_string()))?;
         let off = Self {
@@ -99,10 +106,50 @@ impl Switched {
 
 impl Drop for Switched {
     fn drop(&mut self) {
-        // A removed interface needs no restoration.
-        let _ = self.record.put_back(&self.ethtool);
+        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        let _locked = locked(folder);
+        // Another process may have added its own when it ended.
+        let mut record = read(&self.path).unwrap_or_else(|| self.record.clone());
+        let others = record.others(folder);
+        let (alive, dead): (Vec<_>, Vec<_>) = others.into_iter().partition(|(_, o)| o.is_alive());
+        match alive.into_iter().next() {
+            Some((path, mut other)) => {
+                if other.add(&record.offloads) {
+                    let _ = fs::write(path, other.text());
+                }
+            }
+            None => {
+                for (path, other) in dead {
+                    record.add(&other.offloads);
+                    let _ = fs::remove_file(path);
+                }
+                // A removed interface needs no restoration.
+                let _ = record.put_back(&self.ethtool);
+            }
+        }
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// Locks the folder of the records until the value is dropped. Without a lock, processes may disturb each other.
+fn locked(folder: &Path) -> Option<File> {
+    let file = File::open(folder).ok()?;
+    flock(&file, FlockOperation::LockExclusive).ok()?;
+    Some(file)
+}
+
+/// Reads a record. A truncated record was never completed, so nothing was switched.
+fn read(path: &Path) -> Option<OffloadRecord> {
+    OffloadRecord::parse(&fs::read_to_string(path).ok()?)
+}
+
+/// All complete records of a folder with their files.
+fn records(folder: &Path) -> Vec<(PathBuf, OffloadRecord)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths
+        .filter_map(|path| read(&path).map(|record| (path, record)))
+        .collect()
 }
 
 /// Offloads that an ended process left off.
@@ -167,16 +214,10 @@ pub fn repair() -> Vec<String> {
 
 fn left_in(folder: &Path) -> Vec<LeftOff> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let record = fs::read_to_string(&path)
-            .ok()
-            .and_then(|text| OffloadRecord::parse(&text));
-        let Some(record) = record else {
-            // A truncated record was never completed, so nothing was switched.
-            continue;
-        };
-        if process::is_alive(record.pid, record.start_time) {
+    for (path, record) in records(folder) {
+        // A process that still uses the interface restores its offloads.
+        let mut others = record.others(folder).into_iter();
+        if record.is_alive() || others.any(|(_, other)| other.is_alive()) {
             continue;
         }
         if record.offloads.is_empty() || record.is_gone() {
@@ -212,6 +253,34 @@ struct OffloadRecord {
 }
 
 impl OffloadRecord {
+    /// Name of its file.
+    fn file(&self) -> String {
+        format!("{}-{}-{}", self.inode, self.index, self.pid)
+    }
+
+    fn is_alive(&self) -> bool {
+        process::is_alive(self.pid, self.start_time)
+    }
+
+    /// Records of other processes for the same interface, with their files.
+    fn others(&self, folder: &Path) -> Vec<(PathBuf, Self)> {
+        let mut all = records(folder);
+        all.retain(|(_, other)| {
+            (other.inode, other.index) == (self.inode, self.index)
+                && (other.pid, other.start_time) != (self.pid, self.start_time)
+        });
+        all
+    }
+
+    /// Adds offloads to restore. Returns true if there are more than before.
+    fn add(&mut self, offloads: &[Offload]) -> bool {
+        let before = self.offloads.len();
+        let own = std::mem::take(&mut self.offloads);
+        let is_in = |offload: &Offload| own.contains(offload) || offloads.contains(offload);
+        self.offloads = ALL.into_iter().filter(is_in).collect();
+        self.offloads.len() > before
+    }
+
     fn text(&self) -> String {
         let names: Vec<&str> = self.offloads.iter().map(|o| o.keyword()).collect();
         format!(
@@ -316,7 +385,13 @@ mod tests {
             start_time: process::own_start_time(),
             ..record(std::process::id())
         };
-        write("alive", &alive);
+        write(
+            "alive",
+            &OffloadRecord {
+                index: 999_998,
+                ..alive.clone()
+            },
+        );
         write("dead", &record(std::process::id()));
         write(
             "gone",
@@ -344,5 +419,18 @@ mod tests {
             .collect();
         names.sort();
         assert_eq!(names, ["alive", "dead"]);
+
+        // A living process with the same interface restores them.
+        write("beside", &alive);
+        assert_eq!(left_in(folder.path()), []);
+        assert_eq!(alive.others(folder.path()).len(), 1);
+    }
+
+    #[test]
+    fn added_offloads_keep_their_order() {
+        let mut record = record(7);
+        assert!(record.add(&[Offload::Gso, Offload::Gro, Offload::Lro]));
+        assert_eq!(record.offloads, ALL);
+        assert!(!record.add(&[Offload::Tso]));
     }
 }

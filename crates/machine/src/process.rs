@@ -66,6 +66,13 @@ pub fn own_start_time() -> u64 {
     start_time(std::process::id()).unwrap_or(0)
 }
 
+/// Real user of a process.
+pub fn user_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 /// Returns true if this process ignores a signal. A process started by `nohup` ignores SIGHUP.
 pub fn ignores(signal: i32) -> bool {
     fs::read_to_string("/proc/self/status").is_ok_and(|status| ignored(&status, signal))
@@ -171,6 +178,7 @@ mod tests {
         assert!(is_alive(pid, own_start_time()));
         assert!(!is_alive(pid, own_start_time() + 1));
         assert!(command_of(pid).is_some());
+        assert_eq!(user_of(pid), Some(rustix::process::getuid().as_raw()));
 
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let started = start_time(child.id()).unwrap();

@@ -53,6 +53,10 @@ const RING_UNKNOWN: u64 = 512 << 20;
 const RING_SHARE: u64 = 8;
 /// Size of a block of the ring, in bytes.
 const BLOCK: usize = 1 << 20;
+/// Size below which blocks are not made smaller, in bytes.
+const SMALLEST_BLOCK: usize = 64 << 10;
+/// Time for which a ring lasts at low rates while a reader is held up, in ms, if its blocks are not too small for it.
+const HELD_UP_MS: u32 = 250;
 
 struct ReaderSlot {
     port: usize,
@@ -428,19 +432,21 @@ fn packet_options(
     } else {
         ring_for(job, wire) / readers.max(1)
     };
+    let ring_bytes = usize::try_from(each).unwrap_or(usize::MAX);
+    let timeout_ms = u32::try_from(job.block_timeout.as_nanos() / 1_000_000).unwrap_or(100);
     let (block_bytes, least_blocks) = match usize::try_from(port.block_bytes) {
         Ok(bytes) if bytes > 0 => (bytes, 2),
-        _ => (BLOCK, PacketOptions::default().least_blocks),
+        _ => (BLOCK, least_blocks(ring_bytes, timeout_ms)),
     };
     let attach = filter.and_then(|f| f.attach.as_ref().ok());
     PacketOptions {
         queues: port.workers,
         tx: false,
         rx: true,
-        rx_ring_bytes: usize::try_from(each).unwrap_or(usize::MAX),
+        rx_ring_bytes: ring_bytes,
         block_bytes,
         least_blocks,
-        block_timeout_ms: u32::try_from(job.block_timeout.as_nanos() / 1_000_000).unwrap_or(100),
+        block_timeout_ms: timeout_ms,
         snap_len: if filter.is_some_and(|f| f.attach.is_err()) {
             // The filter in user space needs the whole frame.
             262_144
@@ -461,6 +467,16 @@ fn packet_options(
         only_outgoing: job.direction == Direction::Out,
         ..PacketOptions::default()
     }
+}
+
+/// Minimum number of blocks: at low rates each block is handed over at its timeout, and the ring must last while a
+/// reader is held up.
+fn least_blocks(ring_bytes: usize, timeout_ms: u32) -> usize {
+    let blocks = HELD_UP_MS / timeout_ms.max(1);
+    let most = ring_bytes / SMALLEST_BLOCK;
+    PacketOptions::default()
+        .least_blocks
+        .max(most.min(blocks as usize))
 }
 
 /// Returns true if an interface joins received segments.
@@ -877,6 +893,14 @@ fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> (u64,
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ring_outlasts_a_reader_that_is_held_up() {
+        let ring = |mib: usize, timeout_ms| least_blocks(mib << 20, timeout_ms);
+        assert_eq!([ring(16, 1), ring(16, 10), ring(16, 100)], [250, 25, 8]);
+        // Blocks of 64 KiB.
+        assert_eq!([ring(2, 1), ring(2, 100), ring(512, 1)], [32, 8, 250]);
+    }
 
     #[test]
     fn the_ring_is_for_the_stall_and_no_more_than_there_is() {

@@ -7,7 +7,8 @@ use std::{
 };
 
 use anyhow::Result;
-use jiff::tz::TimeZone;
+use jiff::{Timestamp, tz::TimeZone};
+use wb_machine::runs::Listed;
 use wb_model::{JobKind, Plan, Snapshot, bench::BenchLive, text::plan_to_toml, timeline::Timeline};
 use wb_session::{
     End, Environment, Extras, Finished, Observer, PortHint, Prepared, Signals, View, prepare,
@@ -75,6 +76,7 @@ impl<'a> Runner<'a> {
     /// [`wb_session::StartError`] if the plan cannot run, or the reason why metrics cannot be served.
     pub(crate) fn prepare(mut self) -> Result<Ready<'a>> {
         metrics::serve(&self.output.metrics, &self.signals)?;
+        let listed = listed(&self.plan.kind, &wb_render::plan_target(&self.plan));
         let environment = Environment {
             hints: lab_hints(&self.plan),
             signals: self.signals,
@@ -89,6 +91,7 @@ impl<'a> Runner<'a> {
             live: Live::new(&prepared, self.screen, &environment),
             prepared,
             output: self.output,
+            listed,
         })
     }
 }
@@ -98,6 +101,15 @@ pub(crate) struct Ready<'a> {
     prepared: Prepared,
     live: Live,
     output: &'a OutputArgs,
+    listed: Listed,
+}
+
+/// Lists a run of this process until the value is dropped: `wirebench ls` shows it.
+pub(crate) fn listed(kind: &str, target: &str) -> Listed {
+    let now = Timestamp::now();
+    let stamp = now.strftime("%Y%m%dT%H%M%S").to_string();
+    let now_ns = u64::try_from(now.as_nanosecond()).unwrap_or(0);
+    Listed::new(&stamp, kind, target, now_ns)
 }
 
 impl Ready<'_> {
@@ -116,6 +128,7 @@ impl Ready<'_> {
             show,
         };
         let finished = metrics::run(self.prepared, &mut watched)?;
+        drop(self.listed);
         write_files(&finished.report, self.output);
         Ok(finished)
     }

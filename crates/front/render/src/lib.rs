@@ -23,4 +23,5 @@ mod page;
 mod sections;
 mod summary;
 
+pub use summary::plan_target;
 pub use wb_figures::{table, text as figures};

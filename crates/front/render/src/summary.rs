@@ -1,7 +1,7 @@
 //! The first lines of a report: main figures of its jobs, and what to try next.
 
 use wb_figures::{Figure, Section, Show, Value};
-use wb_model::{Limiter, Report, Verdict, bench};
+use wb_model::{Limiter, Plan, Report, Verdict, bench};
 
 use crate::{
     csv::verdict,
@@ -178,16 +178,17 @@ pub(crate) fn target(report: &Report) -> String {
     if !report.merged.is_empty() {
         return format!("{} runs merged", report.merged.len());
     }
-    let plan = &report.plan;
+    plan_target(&report.plan)
+}
+
+/// What a plan measures: the URL of an HTTP load, the server of a socket test, or the interfaces.
+#[must_use]
+pub fn plan_target(plan: &Plan) -> String {
     let urls = plan.http_jobs.iter().map(|job| job.url.to_string());
     let servers = plan.sockets.iter().map(|job| job.control.server.clone());
     let mut names: Vec<String> = urls.chain(servers).collect();
     if names.is_empty() {
-        names = plan
-            .ports
-            .iter()
-            .map(|port| port.locator.to_string())
-            .collect();
+        names = plan.locators().map(ToString::to_string).collect();
     }
     names.dedup();
     match names.len() {

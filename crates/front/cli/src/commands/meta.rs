@@ -14,7 +14,8 @@ use wb_testbed::SelfTestDocument;
 
 use crate::{
     commands::{
-        capture::CaptureStatsDocument, demo::DemoDocument, doctor::DoctorDocument, lab::LabDocument,
+        capture::CaptureStatsDocument, demo::DemoDocument, doctor::DoctorDocument,
+        lab::LabDocument, ls::RunsDocument,
     },
     deliver::print,
 };
@@ -185,6 +186,8 @@ enum Document {
     Doctor,
     /// Labs of `lab ls --json`, or the lab of `lab up --json`.
     Labs,
+    /// Runs of `ls --json`.
+    Runs,
     /// Frame rates of `linerate --json`.
     Linerate,
     /// Changes of `bench compare --json`.
@@ -214,6 +217,7 @@ pub(crate) fn schema(args: &SchemaArgs) -> Result<u8> {
         Document::Stat => schemars::schema_for!(wb_counters::stat_document::StatDocument),
         Document::Doctor => schemars::schema_for!(DoctorDocument<'_>),
         Document::Labs => schemars::schema_for!(LabDocument<'_>),
+        Document::Runs => schemars::schema_for!(RunsDocument),
         Document::Linerate => schemars::schema_for!(wb_render::linerate::LinerateDocument),
         Document::Compare => schemars::schema_for!(CompareDocument),
         Document::Read => schemars::schema_for!(ReadDocument),

@@ -8,6 +8,7 @@ pub(crate) mod http;
 pub(crate) mod lab;
 pub(crate) mod linerate;
 pub(crate) mod load;
+pub(crate) mod ls;
 pub(crate) mod meta;
 pub(crate) mod netperf;
 pub(crate) mod netserver;
@@ -19,6 +20,7 @@ pub(crate) mod rx;
 pub(crate) mod sar;
 pub(crate) mod selftest;
 pub(crate) mod stat;
+pub(crate) mod stop;
 pub(crate) mod sweep;
 pub(crate) mod trial;
 pub(crate) mod tx;
@@ -117,6 +119,8 @@ pub(crate) static GROUPS: &[(&str, &[Entry])] = &[
         &[
             options!("doctor", doctor::DoctorArgs, |a, _| doctor::run(a)),
             options!("stat", stat::StatArgs, |a, _| stat::run(a)),
+            options!("ls", ls::LsArgs, |a, _| ls::run(a)),
+            options!("stop", stop::StopArgs, |a, _| stop::run(a)),
             options!("completions", meta::CompletionsArgs, |a, _| {
                 meta::completions(a, command_line())
             }),

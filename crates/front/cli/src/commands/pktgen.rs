@@ -31,7 +31,7 @@ use crate::{
     args::{OutputArgs, count_in},
     deliver::{Fault, check_writable, deliver, print, show},
     metrics::{self, MetricsArgs},
-    run::{Runner, run_plan},
+    run::{Runner, listed, run_plan},
     say::say,
 };
 
@@ -273,6 +273,7 @@ const LOOK: Duration = Duration::from_millis(100);
 fn mount(args: &MountArgs) -> Result<u8> {
     let signals = Signals::install()?;
     let service = args.folder.service()?;
+    let _listed = listed("pktgen", &args.dir.display().to_string());
     let mounted = wb_fuse::mount(&args.dir, service.clone(), &MountOptions::default())?;
     let log = match &args.daemon_of {
         Some(log) => Some(
@@ -384,6 +385,7 @@ fn script(args: &RunArgs) -> Result<u8> {
     let signals = Signals::install()?;
     metrics::serve(&args.metrics, &signals)?;
     let service = args.folder.service()?;
+    let _listed = listed("pktgen", &args.script.join(" "));
     let namespace = args
         .folder
         .netns

@@ -83,6 +83,8 @@ fn every_command_has_help_with_an_example() {
         "tx",
         "rx",
         "run",
+        "ls",
+        "stop",
         "linerate",
         "completions",
         "man",

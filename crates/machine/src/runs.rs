@@ -1,0 +1,286 @@
+//! Runs on this host. Each run leaves a record while it lasts, by which other processes find it and stop it.
+//!
+//! A record is in the private folder of its user, so nobody else can make a process look like a run.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+use crate::private_folder::own_folder;
+use crate::process;
+
+/// Folder of the records.
+const FOLDER: &str = "runs";
+/// Maximum size of a record, in bytes.
+const LARGEST: u64 = 64 * 1024;
+/// Number of names that a run tries.
+const TRIES: u16 = 64;
+
+/// Runs of this process so far.
+static STARTED: AtomicU16 = AtomicU16::new(0);
+
+/// A run, as its record describes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// Name on this host: time of the start and four hexadecimal digits.
+    pub id: String,
+    /// Kind of the run, such as `trial`.
+    pub kind: String,
+    /// Ports or addresses of the run.
+    pub target: String,
+    /// Start, in ns since 1970.
+    pub started_wall_ns: u64,
+    /// Number of the process.
+    pub process: u32,
+    /// Start of the process, in clock ticks since boot.
+    pub start_time: u64,
+    /// Number of the PID namespace, in which the number of the process is valid.
+    pub pid_namespace: u64,
+    /// Command line.
+    pub command: String,
+}
+
+/// A run that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundRun {
+    /// Its record.
+    pub record: RunRecord,
+    /// Number of its user.
+    pub user: u32,
+    path: PathBuf,
+}
+
+/// Record of a run of this process. It is removed when the value is dropped.
+#[derive(Debug)]
+pub struct Listed(Option<PathBuf>);
+
+impl Listed {
+    /// Leaves a record of a run that begins now. `stamp` is the time in the name of the run. A run that cannot be recorded
+    /// is not listed.
+    #[must_use]
+    pub fn new(stamp: &str, kind: &str, target: &str, started_wall_ns: u64) -> Self {
+        let process = std::process::id();
+        let record = RunRecord {
+            id: String::new(),
+            kind: kind.to_owned(),
+            target: target.to_owned(),
+            started_wall_ns,
+            process,
+            start_time: process::own_start_time(),
+            pid_namespace: pid_namespace(),
+            command: process::command_of(process).unwrap_or_default(),
+        };
+        let path = own_folder(FOLDER)
+            .ok()
+            .and_then(|folder| write_in(&folder, stamp, record));
+        Self(path)
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Writes a record under a free name. Returns its path.
+fn write_in(folder: &Path, stamp: &str, mut record: RunRecord) -> Option<PathBuf> {
+    for _ in 0..TRIES {
+        // An odd factor spreads the numbers of processes over all digits.
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let mixed = (record.process as u16)
+            .wrapping_mul(0x9e37)
+            .wrapping_add(number);
+        record.id = format!("{stamp}-{mixed:04x}");
+        let path = folder.join(format!("{}.json", record.id));
+        let mut new = File::options();
+        match new.create_new(true).write(true).mode(0o600).open(&path) {
+            Ok(mut file) => {
+                let text = serde_json::to_vec(&record).ok()?;
+                return file.write_all(&text).ok().map(|()| path);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+/// Number of the PID namespace of this process; 0 if it is unknown.
+fn pid_namespace() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
+}
+
+/// All runs that this user can see, the oldest first: root sees those of all users. Records of killed processes are
+/// removed.
+#[must_use]
+pub fn running() -> Vec<FoundRun> {
+    let mut found: Vec<FoundRun> = folders()
+        .iter()
+        .flat_map(|folder| runs_in(folder))
+        .collect();
+    found.sort_by(|a, b| {
+        let key = |run: &FoundRun| (run.record.started_wall_ns, run.record.id.clone());
+        key(a).cmp(&key(b))
+    });
+    found
+}
+
+/// Folders of the records of all users.
+fn folders() -> BTreeSet<PathBuf> {
+    let below = |folder: &Path| -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
+    };
+    let of_users = below(Path::new("/run/user")).into_iter();
+    let of_users = of_users.map(|folder| folder.join("wirebench"));
+    let temporary = below(Path::new("/tmp")).into_iter();
+    let is_ours = |path: &PathBuf, start: &str| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with(start))
+    };
+    let temporary = temporary.filter(|path| is_ours(path, "wirebench-"));
+    let places = [PathBuf::from("/run/wirebench")].into_iter();
+    let all = places.chain(of_users).chain(temporary);
+    let start = format!("{FOLDER}-");
+    let all = all.flat_map(|place| below(&place));
+    let mut all: BTreeSet<PathBuf> = all.filter(|path| is_ours(path, &start)).collect();
+    all.extend(own_folder(FOLDER).ok());
+    all
+}
+
+/// Runs with a record in this folder.
+fn runs_in(folder: &Path) -> Vec<FoundRun> {
+    let Ok(owner) = fs::symlink_metadata(folder).map(|found| found.uid()) else {
+        return Vec::new();
+    };
+    let own = rustix::process::getuid().as_raw();
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found = Vec::new();
+    for path in entries.map(|entry| entry.path()) {
+        let Some((user, record)) = read(&path).filter(|(user, _)| *user == owner) else {
+            continue;
+        };
+        // The number of a process in another namespace means another process here.
+        if record.pid_namespace != pid_namespace() {
+            continue;
+        }
+        if !process::is_alive(record.process, record.start_time) {
+            // In a folder of another user, the path could lead elsewhere by now.
+            if owner == own {
+                let _ = fs::remove_file(&path);
+            }
+            continue;
+        }
+        if process::user_of(record.process) == Some(user) {
+            found.push(FoundRun { record, user, path });
+        }
+    }
+    found
+}
+
+/// Reads a record and the number of its owner. Links and pipes of other users are not followed or waited for.
+fn read(path: &Path) -> Option<(u32, RunRecord)> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let mut options = File::options();
+    let file = options.read(true).custom_flags(flags).open(path).ok()?;
+    let about = file.metadata().ok()?;
+    let mut text = Vec::new();
+    if !about.is_file() || file.take(LARGEST).read_to_end(&mut text).is_err() {
+        return None;
+    }
+    Some((about.uid(), serde_json::from_slice(&text).ok()?))
+}
+
+impl FoundRun {
+    /// Returns true if the run has not ended.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.path.exists() && process::is_alive(self.record.process, self.record.start_time)
+    }
+
+    /// Asks the run to end, as Ctrl-C does.
+    ///
+    /// # Errors
+    /// If the process has ended, or belongs to another user.
+    pub fn interrupt(&self) -> io::Result<()> {
+        let gone = || io::Error::from(io::ErrorKind::NotFound);
+        let number = i32::try_from(self.record.process).map_err(|_| gone())?;
+        let process = Pid::from_raw(number).ok_or_else(gone)?;
+        // The number belongs to this process from here on, whatever ends meanwhile.
+        let process = pidfd_open(process, PidfdFlags::empty())?;
+        if !process::is_alive(self.record.process, self.record.start_time) {
+            return Err(gone());
+        }
+        Ok(pidfd_send_signal(process, Signal::INT)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(process: u32, start_time: u64) -> RunRecord {
+        RunRecord {
+            id: String::new(),
+            kind: "trial".to_owned(),
+            target: "a and b".to_owned(),
+            started_wall_ns: 7,
+            process,
+            start_time,
+            pid_namespace: pid_namespace(),
+            command: "wirebench trial".to_owned(),
+        }
+    }
+
+    #[test]
+    fn runs_are_found_while_they_last() {
+        let listed = Listed::new("20261129T164300", "trial", "a and b", 7);
+        let path = listed.0.clone().expect("a record");
+        let own = |runs: &[FoundRun]| runs.iter().find(|run| run.path == path).cloned();
+        let found = own(&running()).expect("it runs");
+        assert!(found.is_running() && found.record.id.starts_with("20261129T164300-"));
+        assert_eq!(
+            (found.record.kind.as_str(), found.record.process),
+            ("trial", std::process::id())
+        );
+        drop(listed);
+        assert!(!found.is_running());
+        assert_eq!(own(&running()), None);
+    }
+
+    #[test]
+    fn records_of_others_and_of_the_dead_are_no_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (own, started) = (std::process::id(), process::own_start_time());
+        let alive = write_in(folder.path(), "t", record(own, started)).unwrap();
+        // A second one gets another name.
+        assert_ne!(
+            write_in(folder.path(), "t", record(own, started)),
+            Some(alive)
+        );
+        let dead = write_in(folder.path(), "t", record(own, started + 1)).unwrap();
+        let elsewhere = RunRecord {
+            pid_namespace: 1,
+            ..record(own, started)
+        };
+        let elsewhere = write_in(folder.path(), "t", elsewhere).unwrap();
+        fs::write(folder.path().join("half.json"), "{\"id\":").unwrap();
+        std::os::unix::fs::symlink("/dev/zero", folder.path().join("zero.json")).unwrap();
+        assert_eq!(runs_in(folder.path()).len(), 2);
+        assert!(!dead.exists() && elsewhere.exists());
+        // Process 1 belongs to nobody who wrote such a record, unless this is root.
+        let first = record(1, process::start_time(1).unwrap());
+        write_in(folder.path(), "t", first).unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        assert_eq!(runs_in(folder.path()).len(), 2 + usize::from(is_root));
+    }
+}
