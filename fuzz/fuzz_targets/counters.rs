@@ -7,12 +7,12 @@ use wb_counters::{Folded, device::Group, interrupts, softnet};
 fuzz_target!(|text: &str| {
     for line in text.lines() {
         let _ = Folded::parse(line);
-        let _ = Group::of(line).title();
+        let _ = Group::from_counter_name(line).title();
         if let Some(cpus) = interrupts::parse_mask(line) {
             assert_eq!(interrupts::parse_mask(&interrupts::format_mask(&cpus)), Some(cpus));
         }
     }
-    let rows = softnet::parse(text, &[0, 2]);
+    let rows = softnet::parse(text, || vec![0, 2]);
     for (before, now) in rows.iter().zip(rows.iter().skip(1)) {
         let _ = now.since(before);
     }

@@ -1,6 +1,5 @@
 //! Arbitrary bytes from an HTTP/2 server: no panics, the result does not depend on the pieces, each request ends at
-//! most
-//! once, and the output to the server consists of complete frames.
+//! most once, and the output to the server consists of complete frames.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -50,7 +49,7 @@ fn read(stream: &[u8], requests: usize, body: &[u8], piece: usize) -> Seen {
                 }
             }
             // Each request that ends makes room for another.
-            while connection.room() > 0 && connection.open_streams() < requests {
+            while connection.free_streams() > 0 && connection.open_streams() < requests {
                 let of = Request {
                     number,
                     ..Request::default()

@@ -27,6 +27,7 @@ fn client(transport: Transport, paced: bool) -> Machine {
         paced,
         numbers: paced,
         destinations: None,
+        alternate: None,
     };
     let mut config = Config::new(Role::Client(client), transport, A);
     config.gateway = Some(B);

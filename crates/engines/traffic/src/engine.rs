@@ -267,13 +267,11 @@ impl Traffic {
 /// Latest planned end of sending over all jobs, in ns; `None` if a job has no end.
 fn planned_end_ns(run: &Traffic) -> Option<u64> {
     let mut end = 0;
-    for job in run.jobs() {
+    for (number, job) in run.jobs().iter().enumerate() {
         let length = job.duration.map(|d| d.as_nanos());
         let by_count = job.count.filter(|_| job.tx.is_some()).and_then(|count| {
-            let direction = run
-                .directions
-                .iter()
-                .find(|w| w.streams.iter().any(|s| s.pps.is_some()))?;
+            let mut own = run.directions.iter().filter(|way| way.job == number);
+            let direction = own.find(|way| way.streams.iter().any(|s| s.pps.is_some()))?;
             let pps: f64 = direction
                 .streams
                 .iter()

@@ -20,7 +20,7 @@ use wb_counters::stat_document::StatDocument;
 use wb_figures::{Kind, Section};
 use wb_model::{
     Phase, Report, Snapshot,
-    bench::is_test,
+    bench::{BenchLive, is_test},
     timeline::{Distribution, Timeline},
 };
 
@@ -306,33 +306,39 @@ impl Families {
             );
         }
         if let Some(bench) = &snapshot.bench {
-            let mut labels = Vec::new();
-            if let Ok(Value::String(metric)) = serde_json::to_value(bench.metric) {
-                labels.push(("metric".to_owned(), metric));
-            }
-            labels.extend(bench.size.clone().map(|size| ("size".to_owned(), size)));
-            let burst = bench.burst.map(|frames| frames.to_string());
-            labels.extend(burst.map(|burst| ("burst".to_owned(), burst)));
-            let test = bench.test.map(|test| test.name().to_owned());
-            labels.extend(test.map(|test| ("test".to_owned(), test)));
-            let of = "of the running search, from 1";
-            let number = f64::from(bench.trial);
-            self.put("bench_trial", of, labels.clone(), false, number);
-            if let Some(ns) = bench.left_ns.filter(|_| !ended) {
-                let of = "(estimate)";
-                self.put("bench_left_ns", of, labels.clone(), false, ns as f64);
-            }
-            if !bench.unit.is_empty() {
-                labels.push(("unit".to_owned(), bench.unit.clone()));
-            }
-            for (name, of, value) in [
-                ("bench_load", "of the current trial", bench.load),
-                ("bench_low", "(highest load that passed)", bench.low),
-                ("bench_high", "(lowest load that failed)", bench.high),
-            ] {
-                if let Some(value) = value.filter(|_| !ended) {
-                    self.put(name, of, labels.clone(), false, value);
-                }
+            self.search(bench, ended);
+        }
+    }
+
+    /// Figures of a running benchmark.
+    #[allow(clippy::cast_precision_loss)]
+    fn search(&mut self, bench: &BenchLive, ended: bool) {
+        let mut labels = Vec::new();
+        if let Ok(Value::String(metric)) = serde_json::to_value(bench.metric) {
+            labels.push(("metric".to_owned(), metric));
+        }
+        labels.extend(bench.size.clone().map(|size| ("size".to_owned(), size)));
+        let burst = bench.burst.map(|frames| frames.to_string());
+        labels.extend(burst.map(|burst| ("burst".to_owned(), burst)));
+        let test = bench.test.map(|test| test.name().to_owned());
+        labels.extend(test.map(|test| ("test".to_owned(), test)));
+        let of = "of the running search, from 1";
+        let number = f64::from(bench.trial);
+        self.put("bench_trial", of, labels.clone(), false, number);
+        if let Some(ns) = bench.left_ns.filter(|_| !ended) {
+            let of = "(estimate)";
+            self.put("bench_left_ns", of, labels.clone(), false, ns as f64);
+        }
+        if !bench.unit.is_empty() {
+            labels.push(("unit".to_owned(), bench.unit.clone()));
+        }
+        for (name, of, value) in [
+            ("bench_load", "of the current trial", bench.load),
+            ("bench_low", "(highest load that passed)", bench.low),
+            ("bench_high", "(lowest load that failed)", bench.high),
+        ] {
+            if let Some(value) = value.filter(|_| !ended) {
+                self.put(name, of, labels.clone(), false, value);
             }
         }
     }

@@ -116,41 +116,7 @@ pub fn settle(
         _ => limited_by,
     };
     warnings.extend(error_responses(all.error_responses, all.completed));
-    for one in &settled {
-        let name = &one.name;
-        if let Some(what) = &one.first_failure {
-            warnings.push(format!("{name}: {what}"));
-        }
-        if let Some(http2) = &one.http2
-            && let Some(allowed) = http2.allowed_streams.filter(|n| *n < http2.streams)
-        {
-            warnings.push(format!(
-                "{name}: the server allows {} per connection, {} requested",
-                counted(allowed, "concurrent stream", "concurrent streams"),
-                http2.streams
-            ));
-        }
-        if let Some(http3) = &one.http3
-            && http3.stream_waits > 0
-            && http3.most_streams < http3.streams
-        {
-            warnings.push(format!(
-                "{name}: the server allowed at most {} per connection, {} requested",
-                counted(
-                    http3.most_streams,
-                    "concurrent stream",
-                    "concurrent streams"
-                ),
-                http3.streams
-            ));
-        }
-        if one.totals.refused_connections.exhausted > 0 {
-            warnings.push(format!(
-                "{name}: {} failed for lack of a local port, address or descriptor (see net.ipv4.ip_local_port_range, sources)",
-                counted_connections(one.totals.refused_connections.exhausted)
-            ));
-        }
-    }
+    settled.iter().for_each(|one| warn_of(one, &mut warnings));
     let mut distributions = distributions_of_section(&section(&total), "");
     for one in settled.iter().filter(|_| settled.len() > 1) {
         distributions.extend(distributions_of_section(&section(one), &one.name));
@@ -177,6 +143,43 @@ pub fn settle(
         stamping: Stamping::by_calls(),
         warnings,
         ..Outcome::default()
+    }
+}
+
+/// Warns of the first failure of a job, of streams that its server did not allow, and of ports that this host lacked.
+fn warn_of(one: &HttpJobReport, warnings: &mut Vec<String>) {
+    let name = &one.name;
+    if let Some(what) = &one.first_failure {
+        warnings.push(format!("{name}: {what}"));
+    }
+    if let Some(http2) = &one.http2
+        && let Some(allowed) = http2.allowed_streams.filter(|n| *n < http2.streams)
+    {
+        warnings.push(format!(
+            "{name}: the server allows {} per connection, {} requested",
+            counted(allowed, "concurrent stream", "concurrent streams"),
+            http2.streams
+        ));
+    }
+    if let Some(http3) = &one.http3
+        && http3.stream_waits > 0
+        && http3.most_streams < http3.streams
+    {
+        warnings.push(format!(
+            "{name}: the server allowed at most {} per connection, {} requested",
+            counted(
+                http3.most_streams,
+                "concurrent stream",
+                "concurrent streams"
+            ),
+            http3.streams
+        ));
+    }
+    if one.totals.refused_connections.exhausted > 0 {
+        warnings.push(format!(
+            "{name}: {} failed for lack of a local port, address or descriptor (see net.ipv4.ip_local_port_range, sources)",
+            counted_connections(one.totals.refused_connections.exhausted)
+        ));
     }
 }
 
@@ -340,17 +343,12 @@ fn settle_job(
         0 => 0.0,
         _ => n as f64 / seconds,
     };
-    let service = plan.rate.is_empty().then_some(()).map_or_else(
-        || {
-            let mut all = Histogram::new();
-            threads
-                .iter()
-                .filter_map(|o| o.service.as_ref())
-                .for_each(|h| all.merge(h));
-            Some(wb_measure::Times::from(&all))
-        },
-        |()| None,
-    );
+    let service = (!plan.rate.is_empty()).then(|| {
+        let mut all = Histogram::new();
+        let each = threads.iter().filter_map(|o| o.service.as_ref());
+        each.for_each(|h| all.merge(h));
+        wb_measure::Times::from(&all)
+    });
     let mut statuses = BTreeMap::new();
     for (status, n) in threads.iter().flat_map(|o| &o.statuses) {
         *statuses.entry(status.to_string()).or_insert(0) += n;
@@ -376,27 +374,16 @@ fn settle_job(
         }
     });
     let names: Vec<&str> = job.names.iter().map(String::as_str).collect();
-    let requests = names.iter().enumerate().map(|(i, name)| {
-        let of_threads = || threads.iter().filter_map(|o| o.calls.get(i));
-        let mut times = Histogram::new();
-        of_threads().for_each(|c| times.merge(&c.latency));
-        match names.len() {
-            1 => HttpRequestReport {
-                name: (*name).to_owned(),
-                sent: totals.sent,
-                completed: totals.completed,
-                failed: totals.failed.sum(),
-                latency_ns: latency.clone(),
-            },
-            _ => HttpRequestReport {
-                name: (*name).to_owned(),
-                sent: of_threads().map(|c| c.sent).sum(),
-                completed: of_threads().map(|c| c.completed).sum(),
-                failed: of_threads().map(|c| c.failed).sum(),
-                latency_ns: (&times).into(),
-            },
-        }
-    });
+    let requests = match names[..] {
+        [name] => vec![HttpRequestReport {
+            name: name.to_owned(),
+            sent: totals.sent,
+            completed: totals.completed,
+            failed: totals.failed.sum(),
+            latency_ns: latency.clone(),
+        }],
+        _ => requests(&names, threads),
+    };
     let digests: BTreeSet<_> = threads.iter().flat_map(|o| &o.digests).collect();
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
     HttpJobReport {
@@ -424,17 +411,12 @@ fn settle_job(
             .iter()
             .map(|(class, times)| (format!("{class}xx"), times.into()))
             .collect(),
-        requests: requests.collect(),
+        requests,
         threads: job
             .connections
             .iter()
             .zip(threads)
-            .map(|(connections, o)| HttpThreadReport {
-                connections: *connections,
-                totals: o.totals,
-                cpu_ns: o.cpu_ns,
-                lateness: o.lateness,
-            })
+            .map(|(connections, thread)| thread_report(*connections, thread))
             .collect(),
         first_failure: threads.iter().find_map(|o| o.first_failure.clone()),
         digests: digests
@@ -446,6 +428,33 @@ fn settle_job(
         exact: exact(threads, ended),
         totals,
     }
+}
+
+/// Results of a thread with this number of connections.
+fn thread_report(connections: u32, thread: &HttpThreadOutcome) -> HttpThreadReport {
+    HttpThreadReport {
+        connections,
+        totals: thread.totals,
+        cpu_ns: thread.cpu_ns,
+        lateness: thread.lateness,
+    }
+}
+
+/// Results of each of several requests.
+fn requests(names: &[&str], threads: &[HttpThreadOutcome]) -> Vec<HttpRequestReport> {
+    let each = names.iter().enumerate().map(|(i, name)| {
+        let of_threads = || threads.iter().filter_map(|o| o.calls.get(i));
+        let mut times = Histogram::new();
+        of_threads().for_each(|c| times.merge(&c.latency));
+        HttpRequestReport {
+            name: (*name).to_owned(),
+            sent: of_threads().map(|c| c.sent).sum(),
+            completed: of_threads().map(|c| c.completed).sum(),
+            failed: of_threads().map(|c| c.failed).sum(),
+            latency_ns: (&times).into(),
+        }
+    });
+    each.collect()
 }
 
 /// Sums the HTTP/2 counters of all threads.

@@ -749,6 +749,13 @@ fn when(down: &LinkDown) -> String {
     format!("seen {seconds:.1} s after the start")
 }
 
+/// Receiving ports whose link went down, by their names.
+fn named_downs(run: &Traffic, ended: &Ended) -> Vec<(String, LinkDown)> {
+    let downs = receiving_downs(run, ended);
+    let named = downs.map(|(port, down)| (port.plan.locator.to_string(), down.clone()));
+    named.collect()
+}
+
 /// Returns why missing frames are no loss of the device: a receiving port was set down on this host.
 fn deaf(downs: &[(String, LinkDown)], lost: Option<u64>) -> Option<String> {
     let lost = lost.filter(|n| *n > 0)?;
@@ -1055,30 +1062,108 @@ pub(super) fn settle(run: &mut Traffic, part: &mut Part<'_>, ended: &Ended) -> O
         .iter()
         .fold(Totals::default(), |t, s| t.plus(&s.job.totals));
     let judged = criteria::judge(&run.plan, |job| figures(run, &settled, job));
-    let mut warnings: Vec<String> = settled
-        .iter()
-        .zip(&run.directions)
-        .flat_map(|(settled, direction)| unplanned(run, settled, direction))
-        .collect();
-    warnings.extend(
-        settled
-            .iter()
-            .zip(&run.directions)
-            .filter_map(untagged_excess),
-    );
+    let directions = || settled.iter().zip(&run.directions);
+    let unplanned = directions().flat_map(|(settled, way)| unplanned(run, settled, way));
+    let mut warnings: Vec<String> = unplanned.collect();
+    warnings.extend(directions().filter_map(untagged_excess));
     let mut of_jobs = Vec::new();
     for direction in settled.iter().filter(|_| settled.len() > 1) {
         let of = |m| distributions_of(&direction.job.name, m);
         of_jobs.extend(direction.measurement.iter().flat_map(of));
     }
-    let mut measured: Vec<Measurement> = settled
-        .iter_mut()
-        .filter_map(|s| s.measurement.take())
-        .collect();
-    // The flows may be millions and are not copied.
-    let mut all = measured.pop().unwrap_or_default();
-    measured.iter().for_each(|m| all.merge(m));
+    let all = taken(&mut settled);
     measurement_warnings(&all, &mut warnings);
+    path_warnings(run, ended, &all, &totals, &mut warnings);
+    let mut times = times_of(&all);
+    if settled.len() > 1 {
+        // Each direction has its own smallest delay.
+        times.pdv = Summary::default();
+    }
+    let mut distributions = distributions_of("", &all);
+    distributions.append(&mut of_jobs);
+    // After a signal, no more was asked for.
+    let completed = ended.end == End::Completed;
+    let offered = settled.iter().map(|s| Offered {
+        job: &s.job.name,
+        intended: s.job.totals.intended_frames.unwrap_or(0),
+        offered: s.job.totals.offered_frames.unwrap_or(0),
+    });
+    let short = Shortfall::of(&run.plan, offered).filter(|_| completed);
+    let trial = lateness::Trial {
+        judged: &judged,
+        totals: &totals,
+        intended: totals.intended_frames,
+        offered: totals.offered_frames.unwrap_or(0),
+        short: short.as_ref(),
+        rates_over_ns: totals.intended_frames.is_none().then_some(ended.elapsed_ns),
+    };
+    let lateness = lateness::consider(&trial, lateness_of(run));
+    warnings.extend(trial.warning(&lateness.all));
+    let (mut flows, omitted) = listed_flows(&settled);
+    let departures = departures(run);
+    let rates = rates_of(&settled);
+    let defect = (!totals.adds_up())
+        .then(|| "the totals do not add up; this is a bug in wirebench".to_owned())
+        .or_else(|| vanished(run, ended));
+    let at_max = settled.iter().any(|s| s.at_max);
+    let full_speed_ns = at_max.then(|| rates.tx_time_ns.unwrap_or(0));
+    let not_offered = short
+        .and_then(|short| Some(short.because(&unsent_because(run, &totals)?.to_string())))
+        .or_else(|| {
+            let (cause, _) = down_at_full_speed(&link_downs(run), full_speed_ns?)?;
+            criteria::held_of_less(&run.plan, &judged, &cause.to_string())
+        });
+    let unknown = settled.iter().find_map(|s| unrecognised(&s.job.totals));
+    distributions.extend(
+        departures
+            .as_ref()
+            .and_then(|h| distribution("", "inter_departure_ns", h)),
+    );
+    let outcome = Outcome {
+        distributions,
+        limited_by: limited_by(
+            run,
+            ended,
+            &totals,
+            &lateness,
+            full_speed_ns,
+            unknown.as_deref(),
+        ),
+        not_offered,
+        criteria: criteria::reports(judged),
+        lateness,
+        defect,
+        nothing: nothing_sent(&totals).or_else(|| silent(&settled)),
+        excuse: unknown.or_else(|| deaf(&named_downs(run, ended), totals.lost_frames)),
+        warnings,
+        stamping: stamping(run, ended),
+        ..Outcome::default()
+    };
+    part.frames(&totals, &rates);
+    part.times(Times {
+        inter_departure: departures.map(|h| h.summary()),
+        ..times
+    });
+    port_reports(run, ended).for_each(|port| part.port(port));
+    let report = &mut *part.report;
+    report.outages = sum_of_outages(settled.iter());
+    report.jobs.extend(settled.into_iter().map(|s| s.job));
+    report.first_flow = run.flows.first;
+    report.flows.append(&mut flows);
+    report.flows_omitted += omitted as u64;
+    report.workers.extend(workers(run));
+    outcome
+}
+
+/// Warns of what happened to frames outside the jobs: duplicates that pktgen's tag cannot tell apart, drops of the
+/// interfaces, and links that went down.
+fn path_warnings(
+    run: &Traffic,
+    ended: &Ended,
+    all: &Measurement,
+    totals: &Totals,
+    warnings: &mut Vec<String>,
+) {
     if all
         .flows
         .iter()
@@ -1118,38 +1203,42 @@ pub(super) fn settle(run: &mut Traffic, part: &mut Part<'_>, ended: &Ended) -> O
             "{port}: the link of this receiving port went down, {when}"
         ));
     }
-    let deaf_downs: Vec<(String, LinkDown)> = receiving_downs(run, ended)
-        .map(|(port, down)| (port.plan.locator.to_string(), down.clone()))
-        .collect();
-    let catch_up = settled
-        .iter()
-        .filter_map(|s| s.job.rates.largest_catch_up_frames)
-        .max();
-    let mut times = times_of(&all);
-    if settled.len() > 1 {
-        // Each direction has its own smallest delay.
-        times.pdv = Summary::default();
+}
+
+/// Takes the measurements of all directions, merged. The flows may be millions and are not copied.
+fn taken(settled: &mut [SettledDirection]) -> Measurement {
+    let each = settled.iter_mut().filter_map(|s| s.measurement.take());
+    let mut measured: Vec<Measurement> = each.collect();
+    let mut all = measured.pop().unwrap_or_default();
+    measured.iter().for_each(|m| all.merge(m));
+    all
+}
+
+/// The rates of all directions together, and the largest burst of any of them.
+fn rates_of(settled: &[SettledDirection]) -> Rates {
+    let each = settled.iter().map(|s| s.job.rates);
+    let bursts = each
+        .clone()
+        .filter_map(|rates| rates.largest_catch_up_frames);
+    Rates {
+        largest_catch_up_frames: bursts.max(),
+        ..Rates::sum(each)
     }
-    let mut distributions = distributions_of("", &all);
-    distributions.append(&mut of_jobs);
-    // After a signal, no more was asked for.
-    let completed = ended.end == End::Completed;
-    let offered = settled.iter().map(|s| Offered {
-        job: &s.job.name,
-        intended: s.job.totals.intended_frames.unwrap_or(0),
-        offered: s.job.totals.offered_frames.unwrap_or(0),
-    });
-    let short = Shortfall::of(&run.plan, offered).filter(|_| completed);
-    let trial = lateness::Trial {
-        judged: &judged,
-        totals: &totals,
-        intended: totals.intended_frames,
-        offered: totals.offered_frames.unwrap_or(0),
-        short: short.as_ref(),
-        rates_over_ns: totals.intended_frames.is_none().then_some(ended.elapsed_ns),
-    };
-    let lateness = lateness::consider(&trial, lateness_of(run));
-    warnings.extend(trial.warning(&lateness.all));
+}
+
+/// The first direction in which nothing arrived, in words.
+fn silent(settled: &[SettledDirection]) -> Option<String> {
+    settled.iter().find_map(|s| {
+        let nothing = nothing_arrived(&s.job.totals)?;
+        Some(match settled.len() {
+            1 => nothing,
+            _ => format!("{}: {nothing}", s.job.name),
+        })
+    })
+}
+
+/// The flows to list, those with the most problems first if there are too many, and the number of the others.
+fn listed_flows(settled: &[SettledDirection]) -> (Vec<FlowReport>, usize) {
     let mut flows: Vec<FlowReport> = settled
         .iter()
         .flat_map(|s| s.flows.iter().cloned())
@@ -1166,75 +1255,19 @@ pub(super) fn settle(run: &mut Traffic, part: &mut Part<'_>, ended: &Ended) -> O
         flows.sort_by_key(|f| (std::cmp::Reverse(trouble(f)), f.flow));
         flows.truncate(LISTED_FLOWS);
     }
-    let departures = run
-        .slots
+    (flows, omitted)
+}
+
+/// Times between departures of all workers, if they were asked for.
+fn departures(run: &Traffic) -> Option<wb_measure::Histogram> {
+    run.slots
         .iter()
         .filter_map(|s| s.outcome.as_ref()?.sender.as_ref()?.departures.as_ref())
         .fold(None::<wb_measure::Histogram>, |sum, h| {
             let mut sum = sum.unwrap_or_default();
             sum.merge(h);
             Some(sum)
-        });
-    let mut rates = Rates::sum(settled.iter().map(|s| s.job.rates));
-    rates.largest_catch_up_frames = catch_up;
-    let defect = (!totals.adds_up())
-        .then(|| "the totals do not add up; this is a bug in wirebench".to_owned())
-        .or_else(|| vanished(run, ended));
-    let at_max = settled.iter().any(|s| s.at_max);
-    let full_speed_ns = at_max.then(|| rates.tx_time_ns.unwrap_or(0));
-    let not_offered = short
-        .and_then(|short| Some(short.because(&unsent_because(run, &totals)?.to_string())))
-        .or_else(|| {
-            let (cause, _) = down_at_full_speed(&link_downs(run), full_speed_ns?)?;
-            criteria::held_of_less(&run.plan, &judged, &cause.to_string())
-        });
-    let dead = settled.iter().find_map(|s| {
-        let nothing = nothing_arrived(&s.job.totals)?;
-        Some(match settled.len() {
-            1 => nothing,
-            _ => format!("{}: {nothing}", s.job.name),
         })
-    });
-    let unknown = settled.iter().find_map(|s| unrecognised(&s.job.totals));
-    distributions.extend(
-        departures
-            .as_ref()
-            .and_then(|h| distribution("", "inter_departure_ns", h)),
-    );
-    let outcome = Outcome {
-        distributions,
-        limited_by: limited_by(
-            run,
-            ended,
-            &totals,
-            &lateness,
-            full_speed_ns,
-            unknown.as_deref(),
-        ),
-        not_offered,
-        criteria: criteria::reports(judged),
-        lateness,
-        defect,
-        nothing: nothing_sent(&totals).or(dead),
-        excuse: unknown.or_else(|| deaf(&deaf_downs, totals.lost_frames)),
-        warnings,
-        stamping: stamping(run, ended),
-        ..Outcome::default()
-    };
-    part.frames(&totals, &rates);
-    part.times(Times {
-        inter_departure: departures.map(|h| h.summary()),
-        ..times
-    });
-    port_reports(run, ended).for_each(|port| part.port(port));
-    let report = &mut *part.report;
-    report.outages = sum_of_outages(settled.iter());
-    report.jobs.extend(settled.into_iter().map(|s| s.job));
-    report.first_flow = run.flows.first;
-    report.flows.append(&mut flows);
-    report.flows_omitted += omitted as u64;
-    report.workers.extend(workers(run));
-    outcome
 }
 
 /// Warnings about foreign frames that have a tag of a tester.

@@ -44,6 +44,11 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
         "the output of the commands before it",
     ),
     (
+        "forwarding.md",
+        "wirebench bench rfc2544 --tx wb-router-a/a0 --rx wb-router-b/b0 --fast --tests throughput,loss",
+        "the output of the command before it",
+    ),
+    (
         "load.md",
         "wirebench load client.conf",
         "needs a server that runs dperf",
@@ -105,6 +110,12 @@ const EXIT_CODES: &[(&str, &str, &[i32], &str)] = &[
         "wirebench capture -i eth2 udp prot 7",
         &[2],
         "shows how a wrong filter is refused",
+    ),
+    (
+        "failover.md",
+        "wirebench lab up router",
+        &[0, 1],
+        "a busy host takes longer to set a link up",
     ),
     (
         "forwarding.md",
@@ -267,6 +278,8 @@ const SMALLER: &[(&str, &str, &str)] = &[
     ),
     ("forwarding.md", "--sizes 64,512,1518", "--sizes 1518"),
     ("forwarding.md", "--sizes 512,1518", "--sizes 1518"),
+    ("getting-started.md", "--sizes 512,1518", "--sizes 1518"),
+    ("tester-or-device.md", "sleep 4;", "sleep 0.2;"),
     ("netperf.md", "--duration 5s", "--duration 200ms"),
     ("netperf.md", "--repeat 3-20", "--repeat 3-4"),
     ("bench-lb.md", "--trial 60s --confirm 60s --budget 1h", ""),
@@ -300,11 +313,13 @@ const QUICK: &[(&str, &[&str])] = &[
             "--settle 0s",
             "--precision 20%",
             "--max 50kpps",
+            "--no-ceiling",
         ],
     ),
     (
         "wirebench bench ndr",
         &[
+            "--no-ceiling",
             "--duration 200ms",
             "--ramp 50ms",
             "--drain 50ms",
