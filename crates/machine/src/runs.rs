@@ -53,7 +53,6 @@ pub struct FoundRun {
     pub record: RunRecord,
     /// Number of its user.
     pub user: u32,
-    path: PathBuf,
 }
 
 /// Record of a run of this process. It is removed when the value is dropped.
@@ -181,7 +180,7 @@ fn runs_in(folder: &Path) -> Vec<FoundRun> {
             continue;
         }
         if process::user_of(record.process) == Some(user) {
-            found.push(FoundRun { record, user, path });
+            found.push(FoundRun { record, user });
         }
     }
     found
@@ -201,10 +200,10 @@ fn read(path: &Path) -> Option<(u32, RunRecord)> {
 }
 
 impl FoundRun {
-    /// Returns true if the run has not ended.
+    /// Returns true if the process of the run has not ended. It writes the report after the run.
     #[must_use]
-    pub fn is_running(&self) -> bool {
-        self.path.exists() && process::is_alive(self.record.process, self.record.start_time)
+    pub fn is_alive(&self) -> bool {
+        process::is_alive(self.record.process, self.record.start_time)
     }
 
     /// Asks the run to end, as Ctrl-C does.
@@ -217,7 +216,7 @@ impl FoundRun {
         let process = Pid::from_raw(number).ok_or_else(gone)?;
         // The number belongs to this process from here on, whatever ends meanwhile.
         let process = pidfd_open(process, PidfdFlags::empty())?;
-        if !process::is_alive(self.record.process, self.record.start_time) {
+        if !self.is_alive() {
             return Err(gone());
         }
         Ok(pidfd_send_signal(process, Signal::INT)?)
@@ -245,16 +244,17 @@ mod tests {
     fn runs_are_found_while_they_last() {
         let listed = Listed::new("20261129T164300", "trial", "a and b", 7);
         let path = listed.0.clone().expect("a record");
-        let own = |runs: &[FoundRun]| runs.iter().find(|run| run.path == path).cloned();
-        let found = own(&running()).expect("it runs");
-        assert!(found.is_running() && found.record.id.starts_with("20261129T164300-"));
+        let id = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        assert!(id.starts_with("20261129T164300-"));
+        let own = || running().into_iter().find(|run| run.record.id == id);
+        let found = own().expect("it runs");
+        assert!(found.is_alive());
         assert_eq!(
             (found.record.kind.as_str(), found.record.process),
             ("trial", std::process::id())
         );
         drop(listed);
-        assert!(!found.is_running());
-        assert_eq!(own(&running()), None);
+        assert_eq!(own(), None);
     }
 
     #[test]

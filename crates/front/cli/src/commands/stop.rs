@@ -44,14 +44,14 @@ pub(crate) fn run(args: &StopArgs) -> Result<u8> {
     let mut failed = interrupt(&meant);
     if args.now {
         std::thread::sleep(APART);
-        let still: Vec<FoundRun> = meant.iter().filter(|r| r.is_running()).cloned().collect();
+        let still: Vec<FoundRun> = meant.iter().filter(|r| r.is_alive()).cloned().collect();
         failed |= interrupt(&still);
     }
     let until = Instant::now() + Duration::from_nanos(args.wait.as_nanos());
     let mut open = meant;
     while !open.is_empty() {
         open.retain(|run| {
-            let ended = !run.is_running();
+            let ended = !run.is_alive();
             if ended {
                 say(format_args!("{} has ended", name(run)));
             }
@@ -97,7 +97,7 @@ fn interrupt(runs: &[FoundRun]) -> bool {
     for run in runs {
         let done = run.interrupt().with_context(|| name(run));
         // One that has ended by itself is what was asked for.
-        if let (Err(error), true) = (done, run.is_running()) {
+        if let (Err(error), true) = (done, run.is_alive()) {
             say(format_args!("wirebench: {error:#}"));
             failed = true;
         }
