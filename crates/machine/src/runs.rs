@@ -9,6 +9,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
@@ -55,9 +56,9 @@ pub struct FoundRun {
     pub user: u32,
 }
 
-/// Record of a run of this process. It is removed when the value is dropped.
+/// Record of a run of this process. It is removed when the value is dropped, and its lock ends with the process.
 #[derive(Debug)]
-pub struct Listed(Option<PathBuf>);
+pub struct Listed(Option<(PathBuf, File)>);
 
 impl Listed {
     /// Leaves a record of a run that begins now. `stamp` is the time in the name of the run. A run that cannot be recorded
@@ -75,23 +76,21 @@ impl Listed {
             pid_namespace: pid_namespace(),
             command: process::command_of(process).unwrap_or_default(),
         };
-        let path = own_folder(FOLDER)
-            .ok()
-            .and_then(|folder| write_in(&folder, stamp, record));
-        Self(path)
+        let folder = own_folder(FOLDER).ok();
+        Self(folder.and_then(|folder| write_in(&folder, stamp, record)))
     }
 }
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        if let Some(path) = &self.0 {
+        if let Some((path, _)) = &self.0 {
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// Writes a record under a free name. Returns its path.
-fn write_in(folder: &Path, stamp: &str, mut record: RunRecord) -> Option<PathBuf> {
+/// Writes a record under a free name. Returns its path and the file, which is locked before it has contents.
+fn write_in(folder: &Path, stamp: &str, mut record: RunRecord) -> Option<(PathBuf, File)> {
     for _ in 0..TRIES {
         // An odd factor spreads the numbers of processes over all digits.
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
@@ -103,8 +102,9 @@ fn write_in(folder: &Path, stamp: &str, mut record: RunRecord) -> Option<PathBuf
         let mut new = File::options();
         match new.create_new(true).write(true).mode(0o600).open(&path) {
             Ok(mut file) => {
+                flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
                 let text = serde_json::to_vec(&record).ok()?;
-                return file.write_all(&text).ok().map(|()| path);
+                return file.write_all(&text).ok().map(|()| (path, file));
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(_) => return None,
@@ -165,41 +165,49 @@ fn runs_in(folder: &Path) -> Vec<FoundRun> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found = Vec::new();
     for path in entries.map(|entry| entry.path()) {
-        let Some((user, record)) = read(&path).filter(|(user, _)| *user == owner) else {
+        let Some((file, user, record)) = read(&path).filter(|(_, user, _)| *user == owner) else {
             continue;
         };
-        // The number of a process in another namespace means another process here.
-        if record.pid_namespace != pid_namespace() {
-            continue;
-        }
-        if !process::is_alive(record.process, record.start_time) {
+        if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
             // In a folder of another user, the path could lead elsewhere by now.
             if owner == own {
                 let _ = fs::remove_file(&path);
             }
             continue;
         }
-        if process::user_of(record.process) == Some(user) {
-            found.push(FoundRun { record, user });
+        let found_run = FoundRun { record, user };
+        if found_run.is_here() {
+            found.push(found_run);
         }
     }
     found
 }
 
-/// Reads a record and the number of its owner. Links and pipes of other users are not followed or waited for.
-fn read(path: &Path) -> Option<(u32, RunRecord)> {
+/// Reads a record: the file, the number of its owner and the contents. Links and pipes of other users are not followed
+/// or waited for.
+fn read(path: &Path) -> Option<(File, u32, RunRecord)> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let mut options = File::options();
     let file = options.read(true).custom_flags(flags).open(path).ok()?;
     let about = file.metadata().ok()?;
     let mut text = Vec::new();
-    if !about.is_file() || file.take(LARGEST).read_to_end(&mut text).is_err() {
+    if !about.is_file() || (&file).take(LARGEST).read_to_end(&mut text).is_err() {
         return None;
     }
-    Some((about.uid(), serde_json::from_slice(&text).ok()?))
+    let record = serde_json::from_slice(&text).ok()?;
+    Some((file, about.uid(), record))
 }
 
 impl FoundRun {
+    /// Returns true if the number in the record is that of the run's process: it is in the same PID namespace, and the
+    /// process belongs to the user of the record. A process of root may have become another user.
+    fn is_here(&self) -> bool {
+        let is_of_user = || process::user_of(self.record.process) == Some(self.user);
+        self.record.pid_namespace == pid_namespace()
+            && self.is_alive()
+            && (self.user == 0 || is_of_user())
+    }
+
     /// Returns true if the process of the run has not ended. It writes the report after the run.
     #[must_use]
     pub fn is_alive(&self) -> bool {
@@ -243,7 +251,7 @@ mod tests {
     #[test]
     fn runs_are_found_while_they_last() {
         let listed = Listed::new("20261129T164300", "trial", "a and b", 7);
-        let path = listed.0.clone().expect("a record");
+        let (path, _) = listed.0.as_ref().expect("a record");
         let id = path.file_stem().unwrap().to_str().unwrap().to_owned();
         assert!(id.starts_with("20261129T164300-"));
         let own = || running().into_iter().find(|run| run.record.id == id);
@@ -261,25 +269,25 @@ mod tests {
     fn records_of_others_and_of_the_dead_are_no_runs() {
         let folder = tempfile::tempdir().unwrap();
         let (own, started) = (std::process::id(), process::own_start_time());
-        let alive = write_in(folder.path(), "t", record(own, started)).unwrap();
+        let write = |record: RunRecord| write_in(folder.path(), "t", record).expect("a record");
+        let here = write(record(own, started));
         // A second one gets another name.
-        assert_ne!(
-            write_in(folder.path(), "t", record(own, started)),
-            Some(alive)
-        );
-        let dead = write_in(folder.path(), "t", record(own, started + 1)).unwrap();
-        let elsewhere = RunRecord {
+        let again = write(record(own, started));
+        assert_ne!(here.0, again.0);
+        let elsewhere = write(RunRecord {
             pid_namespace: 1,
             ..record(own, started)
-        };
-        let elsewhere = write_in(folder.path(), "t", elsewhere).unwrap();
+        });
+        // A new process may have the number of one that was killed.
+        let (killed, lock) = write(record(own, started));
+        drop(lock);
+        let reused = write(record(own, started + 1));
         fs::write(folder.path().join("half.json"), "{\"id\":").unwrap();
         std::os::unix::fs::symlink("/dev/zero", folder.path().join("zero.json")).unwrap();
         assert_eq!(runs_in(folder.path()).len(), 2);
-        assert!(!dead.exists() && elsewhere.exists());
+        assert!(!killed.exists() && elsewhere.0.exists() && reused.0.exists());
         // Process 1 belongs to nobody who wrote such a record, unless this is root.
-        let first = record(1, process::start_time(1).unwrap());
-        write_in(folder.path(), "t", first).unwrap();
+        let _first = write(record(1, process::start_time(1).unwrap()));
         let is_root = rustix::process::geteuid().is_root();
         assert_eq!(runs_in(folder.path()).len(), 2 + usize::from(is_root));
     }
