@@ -1,6 +1,6 @@
 //! Runs on this host. Each run leaves a record while it lasts, by which other processes find it and stop it.
 //!
-//! A record is in the private folder of its user, so nobody else can make a process look like a run.
+//! The records of a user are in a private folder, so other users cannot make a process look like a run.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -286,7 +286,7 @@ mod tests {
         std::os::unix::fs::symlink("/dev/zero", folder.path().join("zero.json")).unwrap();
         assert_eq!(runs_in(folder.path()).len(), 2);
         assert!(!killed.exists() && elsewhere.0.exists() && reused.0.exists());
-        // Process 1 belongs to nobody who wrote such a record, unless this is root.
+        // Only root may name a process of root, such as process 1.
         let _first = write(record(1, process::start_time(1).unwrap()));
         let is_root = rustix::process::geteuid().is_root();
         assert_eq!(runs_in(folder.path()).len(), 2 + usize::from(is_root));

@@ -559,6 +559,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn progress_follows_the_time_or_the_requests() {
+        let by_time = |seconds| HttpJob {
+            duration: Some(Span::from_secs(seconds)),
+            ..HttpJob::default()
+        };
+        let by_count = |amount| HttpJob {
+            amount: Some(amount),
+            ..HttpJob::default()
+        };
+        let done = HttpTotals {
+            completed: 30,
+            ..HttpTotals::default()
+        };
+        let after = |jobs: &[HttpJob]| progress(jobs, &done, 2_000_000_000);
+        assert_eq!(after(&[by_time(4), by_time(8)]), Some(0.25));
+        assert_eq!(after(&[by_time(1)]), Some(1.0));
+        assert_eq!(after(&[by_count(20), by_count(40)]), Some(0.5));
+        // Neither all times nor all counts are known.
+        assert_eq!(after(&[by_time(4), by_count(40)]), None);
+        assert_eq!(after(&[HttpJob::default()]), None);
+    }
+
+    #[test]
     fn link_local_addresses_need_their_interface() {
         let of = |url: &str, connect_to: &[&str]| {
             server(&HttpJob {

@@ -181,7 +181,7 @@ pub(crate) fn target(report: &Report) -> String {
     plan_target(&report.plan)
 }
 
-/// What a plan measures: the URL of an HTTP load, the server of a socket test, or the interfaces.
+/// Target of a plan: the URL of an HTTP load, the server of a socket test, or the interfaces.
 #[must_use]
 pub fn plan_target(plan: &Plan) -> String {
     let urls = plan.http_jobs.iter().map(|job| job.url.to_string());

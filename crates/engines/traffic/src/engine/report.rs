@@ -749,7 +749,7 @@ fn when(down: &LinkDown) -> String {
     format!("seen {seconds:.1} s after the start")
 }
 
-/// Receiving ports whose link went down, by their names.
+/// Names of the receiving ports with a link that went down, and when it did.
 fn named_downs(run: &Traffic, ended: &Ended) -> Vec<(String, LinkDown)> {
     let downs = receiving_downs(run, ended);
     let named = downs.map(|(port, down)| (port.plan.locator.to_string(), down.clone()));
@@ -1155,8 +1155,8 @@ pub(super) fn settle(run: &mut Traffic, part: &mut Part<'_>, ended: &Ended) -> O
     outcome
 }
 
-/// Warns of what happened to frames outside the jobs: duplicates that pktgen's tag cannot tell apart, drops of the
-/// interfaces, and links that went down.
+/// Warns of what happened to frames outside the jobs: several devices with pktgen's tag, which look like
+/// duplicates; frames that interfaces dropped; links that went down.
 fn path_warnings(
     run: &Traffic,
     ended: &Ended,

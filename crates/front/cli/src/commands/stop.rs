@@ -96,7 +96,7 @@ fn interrupt(runs: &[FoundRun]) -> bool {
     let mut failed = false;
     for run in runs {
         let done = run.interrupt().with_context(|| name(run));
-        // One that has ended by itself is what was asked for.
+        // A run that ended before the signal needs none.
         if let (Err(error), true) = (done, run.is_alive()) {
             say(format_args!("wirebench: {error:#}"));
             failed = true;
