@@ -129,7 +129,11 @@ fn answers_in_pieces_of_every_kind_are_whole() {
 #[test]
 fn silence_is_a_timeout_and_the_connection_is_replaced() {
     let address = server(|mut stream, _| while asked(&mut stream).is_some() {});
-    let outcomes = carry_out(&job(), address);
+    let job = HttpJob {
+        timeout: Span::from_millis(200),
+        ..job()
+    };
+    let outcomes = carry_out(&job, address);
     let all = totals(&outcomes);
     assert_eq!((all.completed, all.in_flight), (0, 0), "{all:?}");
     // 200 ms each within 300 ms, and one in flight after it.
@@ -191,6 +195,7 @@ fn nobody_who_speaks_tls_is_told_as_such() {
     );
     let job = HttpJob {
         url: "https://localhost/".to_owned(),
+        timeout: Span::from_millis(200),
         ..job()
     };
     let outcomes = carry_out(&job, address);

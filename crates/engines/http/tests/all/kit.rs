@@ -86,13 +86,13 @@ impl RequestFiles for NoFiles {
     }
 }
 
-/// A job of one connection that ends soon.
+/// A job of one connection that ends soon and waits longer for a response than a busy machine holds up the server.
 pub(crate) fn job() -> HttpJob {
     HttpJob {
         url: "http://test/".to_owned(),
         connections: 1,
         duration: Some(Span::from_millis(300)),
-        timeout: Span::from_millis(200),
+        timeout: Span::from_secs(5),
         ..HttpJob::default()
     }
 }

@@ -220,6 +220,7 @@ fn of_a_count_no_more_is_unsent_than_was_asked_for() {
             rate: steady(500.0),
             duration: None,
             amount: Some(5),
+            timeout: Span::from_millis(200),
             ..job()
         };
         let all = totals(&carry_out(&job, address));

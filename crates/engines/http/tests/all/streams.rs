@@ -31,6 +31,15 @@ fn streams(streams: u32) -> HttpJob {
     }
 }
 
+/// A job of 20 requests: it ends when all have an outcome, however busy the machine is.
+fn twenty(streams_at_once: u32) -> HttpJob {
+    HttpJob {
+        amount: Some(20),
+        duration: None,
+        ..streams(streams_at_once)
+    }
+}
+
 /// A server's end of a connection.
 struct End(TcpStream);
 
@@ -262,9 +271,9 @@ fn answers_of_every_form_are_whole() {
         }),
     ];
     for (name, say) in forms {
-        let outcomes = carry_out(&streams(1), each(say));
+        let outcomes = carry_out(&twenty(1), each(say));
         let all = totals(&outcomes);
-        assert!(all.completed > 1, "{name}: {all:?} {}", said(&outcomes));
+        assert!(all.completed == 20, "{name}: {all:?} {}", said(&outcomes));
         assert_eq!(all.failed.sum(), 0, "{name}: {all:?} {}", said(&outcomes));
         assert_eq!(all.body_bytes, all.completed * 5, "{name}");
         assert_eq!(all.broken_connections, 0, "{name}: {all:?}");
@@ -440,10 +449,10 @@ fn what_is_wrong_with_one_answer_is_its_own() {
         }),
     ];
     for (what, say) in ways {
-        let outcomes = carry_out(&streams(3), each(say));
+        let outcomes = carry_out(&twenty(3), each(say));
         let all = totals(&outcomes);
         only(&all, |f| f.malformed);
-        assert!(all.failed.malformed > 3, "{what}: {all:?}");
+        assert!(all.failed.malformed == 20, "{what}: {all:?}");
         assert_eq!(all.attempted_connections, 1, "{what}: {all:?}");
         assert!(
             said(&outcomes).contains(what),
@@ -639,6 +648,7 @@ fn a_request_that_takes_too_long_is_cancelled_and_its_connection_kept() {
     });
     let job = HttpJob {
         duration: Some(Span::from_millis(900)),
+        timeout: Span::from_millis(200),
         ..streams(4)
     };
     let outcomes = carry_out(&job, address);
@@ -659,6 +669,7 @@ fn a_server_that_says_nothing_any_more_is_given_up() {
     let address = each(|_, _| Some(()));
     let job = HttpJob {
         duration: Some(Span::from_millis(900)),
+        timeout: Span::from_millis(200),
         ..streams(2)
     };
     let all = totals(&carry_out(&job, address));
