@@ -7,7 +7,7 @@ CARGO = PATH="$$HOME/.cargo/bin:$$PATH" cargo
 # Built with a profile and of packages of its own: quickly. For figures of a machine `make build`.
 # LuaJIT's makefile takes CCOPT; the demo runs no script.
 demo: tools
-	CCOPT=-O0 $(CARGO) build --profile demo --locked -p wb-cli
+	CCOPT=-O0 $(CARGO) build --profile demo --locked -p wb-cli --no-default-features
 	./target/demo/wirebench demo
 
 # Ends with what could not be tested here, and why. FILTER="package(wb-pcapng)": a part of the tests, by a filter of

@@ -115,10 +115,25 @@ fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 /// If the folder of the locks cannot be used.
 pub fn holders(namespace: &Namespace) -> Result<Vec<String>> {
-    let prefix = format!("{}-", namespace.inode());
+    holders_of(&format!("{}-", namespace.inode()))
+}
+
+/// Owners of the queues of one interface, in the form of [`holders`], without this process.
+///
+/// # Errors
+/// If the folder of the locks cannot be used.
+pub fn others_at(namespace: &Namespace, ifindex: u32) -> Result<Vec<String>> {
+    let own = format!("process {} ", std::process::id());
+    let mut found = holders_of(&format!("{}-{ifindex}-", namespace.inode()))?;
+    found.retain(|holder| !format!("{holder} ").starts_with(&own));
+    Ok(found)
+}
+
+/// Owners of the locks with names that have this beginning.
+fn holders_of(prefix: &str) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory()?).into_iter().flatten().flatten() {
-        if !entry.file_name().to_string_lossy().starts_with(&prefix) {
+        if !entry.file_name().to_string_lossy().starts_with(prefix) {
             continue;
         }
         let Ok(mut file) = open_existing(&entry.path()) else {

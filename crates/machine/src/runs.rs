@@ -13,6 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
+use crate::error::Result;
 use crate::private_folder::own_folder;
 use crate::process;
 
@@ -45,6 +46,9 @@ pub struct RunRecord {
     pub pid_namespace: u64,
     /// Command line.
     pub command: String,
+    /// Socket of the server that carries out the run and stops it on request. Without it, a signal stops the process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<PathBuf>,
 }
 
 /// A run that was found.
@@ -60,11 +64,25 @@ pub struct FoundRun {
 #[derive(Debug)]
 pub struct Listed(Option<(PathBuf, File)>);
 
+/// Returns the path for the local socket of a server of runs in this process, in a private folder of the user.
+///
+/// # Errors
+/// If no folder can be used.
+pub fn server_socket() -> Result<PathBuf> {
+    Ok(own_folder("servers")?.join(format!("{}.sock", std::process::id())))
+}
+
 impl Listed {
-    /// Leaves a record of a run that begins now. `stamp` is the time in the name of the run. A run that cannot be recorded
-    /// is not listed.
+    /// Leaves a record of a run that begins now. `stamp` is the time in the name of the run. `server` is the socket of
+    /// the server that carries it out, if any. A run that cannot be recorded is not listed.
     #[must_use]
-    pub fn new(stamp: &str, kind: &str, target: &str, started_wall_ns: u64) -> Self {
+    pub fn new(
+        stamp: &str,
+        kind: &str,
+        target: &str,
+        started_wall_ns: u64,
+        server: Option<&Path>,
+    ) -> Self {
         let process = std::process::id();
         let record = RunRecord {
             id: String::new(),
@@ -75,9 +93,19 @@ impl Listed {
             start_time: process::own_start_time(),
             pid_namespace: pid_namespace(),
             command: process::command_of(process).unwrap_or_default(),
+            server: server.map(Path::to_owned),
         };
         let folder = own_folder(FOLDER).ok();
         Self(folder.and_then(|folder| write_in(&folder, stamp, record)))
+    }
+}
+
+impl Listed {
+    /// Name of the run, if it could be recorded.
+    #[must_use]
+    pub fn id(&self) -> Option<&str> {
+        let (path, _) = self.0.as_ref()?;
+        path.file_stem()?.to_str()
     }
 }
 
@@ -131,6 +159,13 @@ pub fn running() -> Vec<FoundRun> {
         key(a).cmp(&key(b))
     });
     found
+}
+
+/// Returns true if a run has not ended: its process lives, and for a run of a server, its record is still there.
+#[must_use]
+pub fn lasts(run: &FoundRun) -> bool {
+    let is_there = |other: &FoundRun| other.record.id == run.record.id;
+    run.is_alive() && (run.record.server.is_none() || running().iter().any(is_there))
 }
 
 /// Folders of the records of all users.
@@ -245,14 +280,14 @@ mod tests {
             start_time,
             pid_namespace: pid_namespace(),
             command: "wirebench trial".to_owned(),
+            server: None,
         }
     }
 
     #[test]
     fn runs_are_found_while_they_last() {
-        let listed = Listed::new("20261129T164300", "trial", "a and b", 7);
-        let (path, _) = listed.0.as_ref().expect("a record");
-        let id = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let listed = Listed::new("20261129T164300", "trial", "a and b", 7, None);
+        let id = listed.id().expect("a record").to_owned();
         assert!(id.starts_with("20261129T164300-"));
         let own = || running().into_iter().find(|run| run.record.id == id);
         let found = own().expect("it runs");

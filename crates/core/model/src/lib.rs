@@ -22,6 +22,7 @@ pub mod load;
 pub mod locator;
 pub mod merge;
 pub mod plan;
+pub mod powers;
 pub mod reach;
 pub mod report;
 pub mod schema;

@@ -8,6 +8,7 @@ use wb_wire::{
 };
 
 use crate::addr::Addr;
+use crate::config::{Config, Transport};
 use crate::outstanding::NUMBER_LEN;
 use crate::tunnel::{LONGEST_OUTER, Outer, Tunnel};
 
@@ -194,6 +195,18 @@ pub(crate) struct Repeated {
 }
 
 impl Builder {
+    /// The builder of a machine with these settings.
+    pub(crate) fn of(config: &Config) -> Self {
+        Self::new(
+            config.mac,
+            config.vlan,
+            config.tunnel,
+            config.tos,
+            config.ttl,
+            config.transport == Transport::Tcp,
+        )
+    }
+
     pub(crate) fn new(
         mac: MacAddr,
         vlan: Option<u16>,

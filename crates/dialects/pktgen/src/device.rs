@@ -187,14 +187,13 @@ impl PktgenDevice {
         if let Some(node) = c.node {
             line!("     node: {node}");
         }
-        match c.xmit_mode {
-            XmitMode::StartXmit => {}
-            XmitMode::NetifReceive => {
-                line!("     xmit_mode: netif_receive");
-            }
-            XmitMode::QueueXmit => {
-                line!("     xmit_mode: xmit_queue");
-            }
+        let mode = match c.xmit_mode {
+            XmitMode::StartXmit => None,
+            XmitMode::NetifReceive => Some("netif_receive"),
+            XmitMode::QueueXmit => Some("xmit_queue"),
+        };
+        if let Some(mode) = mode {
+            line!("     xmit_mode: {mode}");
         }
         line!("     Flags: {}", show_flags(c));
     }

@@ -221,16 +221,7 @@ impl PreparedRequest {
         if job.per_connection == 1 && !given("connection") {
             text.push_str("Connection: close\r\n");
         }
-        for piece in table.cut_pieces(path.as_bytes())? {
-            if let TextPiece::Column(i) = piece
-                && let Some(bad) = table.lines.iter().find(|values| values[i].contains(' '))
-            {
-                return Err(format!(
-                    "{path}: {:?} contains a space, which is not allowed in a path; use %20",
-                    bad[i]
-                ));
-            }
-        }
+        table.refuse_spaces(path)?;
         let head_pieces = table.cut_pieces(text.as_bytes())?;
         let body_pieces = table.cut_pieces(&body)?;
         let fixed = head_pieces
@@ -295,6 +286,21 @@ impl PreparedRequest {
 }
 
 impl VariableTable {
+    /// Refuses a path that gets a space from a column.
+    fn refuse_spaces(&self, path: &str) -> Result<(), String> {
+        for piece in self.cut_pieces(path.as_bytes())? {
+            if let TextPiece::Column(i) = piece
+                && let Some(bad) = self.lines.iter().find(|values| values[i].contains(' '))
+            {
+                return Err(format!(
+                    "{path}: {:?} contains a space, which is not allowed in a path; use %20",
+                    bad[i]
+                ));
+            }
+        }
+        Ok(())
+    }
+
     fn parse(path: &str, bytes: &[u8]) -> Result<Self, String> {
         let mut reader = csv::ReaderBuilder::new()
             .trim(csv::Trim::Headers)

@@ -120,18 +120,7 @@ impl Devices {
         check_cpus(&plan)?;
         let plan = &plan;
         let cpus = online_cpus();
-        let used = |port: &&PortPlan| {
-            plan.devices.iter().any(|d| d.port == port.name)
-                || plan.watches.iter().any(|w| w.port == port.name)
-        };
-        let (mut ports, mut facts) = (Vec::new(), Vec::new());
-        for port in plan.ports.iter().filter(used) {
-            let sends = plan.devices.iter().any(|d| d.port == port.name);
-            let (open, interface) = open_port(plan, port, sends, opening)?;
-            opening.note(&open);
-            facts.push(interface);
-            ports.push(open);
-        }
+        let (mut ports, facts) = open_ports(plan, opening)?;
         let mut queues: Vec<_> = ports
             .iter_mut()
             .map(|p| std::mem::take(&mut p.queues).into_iter())
@@ -287,6 +276,24 @@ fn settle_port(
         };
         port.cpus = Vec::new();
     }
+}
+
+/// Opens the ports that devices and watches use, with what is known of their interfaces.
+fn open_ports(
+    plan: &Plan,
+    opening: &mut Opening<'_>,
+) -> Result<(Vec<OpenPort>, Vec<Interface>), StartError> {
+    let (mut ports, mut facts) = (Vec::new(), Vec::new());
+    for port in &plan.ports {
+        let sends = plan.devices.iter().any(|d| d.port == port.name);
+        if sends || plan.watches.iter().any(|w| w.port == port.name) {
+            let (open, interface) = open_port(plan, port, sends, opening)?;
+            opening.note(&open);
+            facts.push(interface);
+            ports.push(open);
+        }
+    }
+    Ok((ports, facts))
 }
 
 fn open_port(

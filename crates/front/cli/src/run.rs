@@ -109,7 +109,7 @@ pub(crate) fn listed(kind: &str, target: &str) -> Listed {
     let now = Timestamp::now();
     let stamp = now.strftime("%Y%m%dT%H%M%S").to_string();
     let now_ns = u64::try_from(now.as_nanosecond()).unwrap_or(0);
-    Listed::new(&stamp, kind, target, now_ns)
+    Listed::new(&stamp, kind, target, now_ns, None)
 }
 
 impl Ready<'_> {
@@ -159,7 +159,7 @@ impl Observer for Watched<'_> {
 }
 
 /// Returns hints about lab ends, by place.
-fn lab_hints(plan: &Plan) -> BTreeMap<String, PortHint> {
+pub(crate) fn lab_hints(plan: &Plan) -> BTreeMap<String, PortHint> {
     let hint = |locator: &wb_model::Locator| {
         let hint = wb_testbed::find_port(locator.node.as_ref()?, &locator.name)?;
         let peer_mac = Some(hint.peer_mac);

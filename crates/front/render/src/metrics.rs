@@ -7,6 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    sync::Arc,
 };
 
 use prometheus_client::{
@@ -21,7 +22,7 @@ use wb_figures::{Kind, Section};
 use wb_model::{
     Phase, Report, Snapshot,
     bench::{BenchLive, is_test},
-    timeline::{Distribution, Timeline},
+    timeline::{Distribution, Spread, Timeline},
 };
 
 /// Media type of [`text()`].
@@ -72,8 +73,24 @@ struct Families(BTreeMap<String, Family>);
 /// The text of OpenMetrics 1.0.
 #[must_use]
 pub fn text(version: &str, seen: &Seen) -> String {
+    written(families(version, seen))
+}
+
+/// The figures of several runs, each with its name as the label `run`, and the number of runs that are active.
+#[must_use]
+#[allow(clippy::cast_precision_loss)]
+pub fn text_of_runs(version: &str, active: usize, runs: &[(String, Arc<Seen>)]) -> String {
+    let mut all = families(version, &Seen::default());
+    all.put("runs", "that are active", Vec::new(), false, active as f64);
+    for (run, seen) in runs {
+        all.add_run(run, families(version, seen));
+    }
+    written(all)
+}
+
+fn written(families: Families) -> String {
     let mut registry = Registry::with_prefix("wirebench");
-    registry.register_collector(Box::new(families(version, seen)));
+    registry.register_collector(Box::new(families));
     let mut text = String::new();
     // Writing into a string cannot fail.
     let _ = text::encode(&mut text, &registry);
@@ -143,6 +160,11 @@ fn families(version: &str, seen: &Seen) -> Families {
     if let Some(line) = &seen.stat {
         all.stat(line);
     }
+    if seen.report.is_none() {
+        for spread in &seen.figures.spreads {
+            all.distribution(&by_doubling(spread), None, "so far");
+        }
+    }
     match (&seen.report, &seen.so_far) {
         (Some(report), _) => all.jobs(report, "of the finished run", |_| true),
         // Other figures have their values at the end.
@@ -152,7 +174,46 @@ fn families(version: &str, seen: &Seen) -> Families {
     all
 }
 
+impl Samples {
+    /// Adds a label to all samples.
+    fn label(&mut self, name: &str, value: &str) {
+        fn each<T>(samples: &mut BTreeMap<Labels, T>, label: &(String, String)) {
+            let old = std::mem::take(samples).into_iter();
+            *samples = old
+                .map(|(mut labels, value)| {
+                    labels.push(label.clone());
+                    (labels, value)
+                })
+                .collect();
+        }
+        let label = (name.to_owned(), value.to_owned());
+        match self {
+            Self::Counters(samples) | Self::Gauges(samples) => each(samples, &label),
+            Self::Histograms(samples) => each(samples, &label),
+            Self::Info(_) => {}
+        }
+    }
+}
+
 impl Families {
+    /// Adds the figures of a run, with its name as a label.
+    fn add_run(&mut self, run: &str, of_run: Self) {
+        for (name, mut family) in of_run.0 {
+            family.samples.label("run", run);
+            let Some(known) = self.0.get_mut(&name) else {
+                self.0.insert(name, family);
+                continue;
+            };
+            match (&mut known.samples, family.samples) {
+                (Samples::Counters(all), Samples::Counters(own))
+                | (Samples::Gauges(all), Samples::Gauges(own)) => all.extend(own),
+                (Samples::Histograms(all), Samples::Histograms(own)) => all.extend(own),
+                // A name has one kind.
+                _ => {}
+            }
+        }
+    }
+
     fn put(&mut self, name: &str, of: &str, labels: Labels, counter: bool, value: f64) {
         let name: String = name
             .chars()
@@ -478,7 +539,8 @@ impl Families {
         }
         let whole = serde_json::to_value(report).unwrap_or_default();
         for distribution in &report.distributions {
-            self.distribution(distribution, sum_of(&whole, distribution));
+            let sum = sum_of(&whole, distribution);
+            self.distribution(distribution, sum, "of the finished run");
         }
     }
 
@@ -521,7 +583,7 @@ impl Families {
     /// A distribution of times as a histogram. Its sum is the known sum, or else computed from the middles of buckets.
     /// Differences, which can be negative, have no sum and are left out.
     #[allow(clippy::cast_precision_loss)]
-    fn distribution(&mut self, distribution: &Distribution, sum: Option<f64>) {
+    fn distribution(&mut self, distribution: &Distribution, sum: Option<f64>, when: &str) {
         let buckets = &distribution.buckets;
         let Some(base) = distribution.name.strip_suffix("_ns") else {
             return;
@@ -544,7 +606,7 @@ impl Families {
         let whole = with_unit(base, unit.as_ref());
         let family = self.0.entry(whole).or_insert_with(|| Family {
             name: base.to_owned(),
-            help: format!("{} of the finished run", base.replace('_', " ")),
+            help: format!("{} {when}", base.replace('_', " ")),
             unit,
             samples: Samples::Histograms(BTreeMap::new()),
         });
@@ -583,6 +645,32 @@ fn sum_of(report: &Value, distribution: &Distribution) -> Option<f64> {
     ];
     let same = sums.into_iter().find(|(n, _)| *n == distribution.count());
     same.map(|(_, sum)| sum)
+}
+
+/// Distribution of a run that continues, in buckets that double from 1 us to 34 s, which stay the same from reading to
+/// reading.
+#[allow(clippy::cast_possible_wrap)]
+fn by_doubling(spread: &Spread) -> Distribution {
+    let mut counts = [0_u64; 26];
+    for bucket in spread.so_far.buckets() {
+        let doubling = u64::BITS - bucket.high.leading_zeros();
+        let place = doubling.saturating_sub(10).min(counts.len() as u32 - 1);
+        counts[place as usize] += bucket.count;
+    }
+    let mut low = 0;
+    let buckets = counts.iter().enumerate().map(|(place, count)| {
+        let high = (1_i64 << (place + 10)) - 1;
+        (std::mem::replace(&mut low, high + 1), high, *count)
+    });
+    Distribution {
+        of: spread
+            .of
+            .strip_prefix("job ")
+            .unwrap_or_default()
+            .to_owned(),
+        name: format!("{}_ns", spread.name),
+        buckets: buckets.collect(),
+    }
 }
 
 /// First word of the owner of a figure, its labels, and the end of the help.
@@ -799,6 +887,54 @@ mod tests {
     }
 
     #[test]
+    fn several_runs_have_their_names_as_labels() {
+        let mut of_times = wb_measure::Outline::default();
+        for ns in [900, 1_500, 40_000_000, 60_000_000_000] {
+            of_times.add_to_slot(wb_measure::Outline::slot(ns), 1);
+        }
+        let seen = |frames: f64| {
+            let mut figures = figures(&[("traffic", "received_frames", "frames", true, frames)]);
+            figures.spreads.push(Spread {
+                of: "traffic".to_owned(),
+                name: "latency".to_owned(),
+                so_far: of_times.clone(),
+            });
+            Arc::new(Seen {
+                figures,
+                ..Seen::default()
+            })
+        };
+        let runs = [("r1".to_owned(), seen(7.0)), ("r2".to_owned(), seen(9.0))];
+        let values = read(&text_of_runs("1.2.3", 2, &runs));
+        for (id, value) in [
+            (r#"wirebench_build_info{version="1.2.3"}"#, 1.0),
+            ("wirebench_runs", 2.0),
+            (r#"wirebench_traffic_received_frames_total{run="r1"}"#, 7.0),
+            (r#"wirebench_traffic_received_frames_total{run="r2"}"#, 9.0),
+            (r#"wirebench_latency_seconds_count{run="r2"}"#, 4.0),
+            (
+                r#"wirebench_latency_seconds_bucket{le="0.000001023",run="r2"}"#,
+                1.0,
+            ),
+            (
+                r#"wirebench_latency_seconds_bucket{le="0.000002047",run="r2"}"#,
+                2.0,
+            ),
+            (
+                r#"wirebench_latency_seconds_bucket{le="+Inf",run="r2"}"#,
+                4.0,
+            ),
+        ] {
+            assert_eq!(values.get(id), Some(&value), "{id}: {values:?}");
+        }
+        // The buckets do not depend on the values.
+        let buckets = values
+            .keys()
+            .filter(|id| id.contains("_bucket{") && id.contains("r1"));
+        assert_eq!(buckets.count(), 27);
+    }
+
+    #[test]
     fn names_units_and_labels() {
         let seen = Seen {
             figures: figures(&[
@@ -890,13 +1026,14 @@ mod tests {
         let mut all = Families::default();
         let fine = [(0, 0, 2), (900, 950, 3), (5_000_000, 5_000_001, 5)];
         let whole = Distribution::from_buckets("", "latency_ns", fine.into_iter());
-        all.distribution(&whole, Some(10_000_000.0));
+        all.distribution(&whole, Some(10_000_000.0), "so far");
         let job = Distribution::from_buckets("a", "latency_ns", fine.into_iter());
-        all.distribution(&job, None);
+        all.distribution(&job, None, "so far");
         let signed = [(-5, -5, 1), (5, 5, 1)];
         all.distribution(
             &Distribution::from_buckets("", "ipdv_ns", signed.into_iter()),
             None,
+            "so far",
         );
         let mut registry = Registry::with_prefix("wirebench");
         registry.register_collector(Box::new(all));

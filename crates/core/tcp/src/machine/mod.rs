@@ -24,12 +24,12 @@ use crate::config::{
 use crate::connection::{Conn, ConnectionState, ENDLESS, Key, before};
 use crate::counters::Counters;
 use crate::message::Message;
-use crate::mix::Mix;
+use crate::mix::{Mix, WeightedRequest};
 use crate::observer::Observer;
 use crate::outstanding::{NUMBER_LEN, Outstanding};
 use crate::parse::{Check, Checksum, Packet, RejectReason, parse};
 use crate::reader::{Reading, StreamReader};
-use crate::routes::Routes;
+use crate::routes::{Route, Routes};
 use crate::script::{Text, continue_answer};
 use crate::side_record::SideRecords;
 use crate::table::ConnectionTable;
@@ -179,6 +179,110 @@ struct ServerShape {
     returns_numbers: bool,
 }
 
+impl Upcoming {
+    const fn new() -> Self {
+        Self {
+            hashes: [0; LONGEST_LOOK_AHEAD],
+            used: 0,
+        }
+    }
+}
+
+/// The messages that a machine sends: its requests, the answers of its routes, or its only message.
+fn texts(asks: Vec<WeightedRequest>, routes: Vec<Route>, only: &Message) -> Vec<Text> {
+    let asks = asks.into_iter().map(|ask| ask.message);
+    let routes = routes.into_iter().map(|route| route.answer);
+    let mut messages: Vec<Message> = asks.collect();
+    if messages.is_empty() {
+        messages.extend(routes);
+    }
+    if messages.is_empty() {
+        messages.push(only.clone());
+    }
+    messages.into_iter().map(Text::new).collect()
+}
+
+/// Parts of a machine that its role determines.
+struct RoleParts {
+    /// Its own addresses, sorted.
+    local: Pool,
+    /// The request of a client, or the answer of a server; empty if a server echoes or only reads.
+    text: Message,
+    client: Option<Client>,
+    server: ServerShape,
+    /// Format of received messages.
+    reading: Reading,
+}
+
+impl RoleParts {
+    fn new(role: Role) -> Self {
+        let mut parts = match role {
+            Role::Client(client) => Self {
+                local: client.tuples.clients().clone(),
+                text: client.request.clone(),
+                reading: client.answer,
+                client: Some(client),
+                server: ServerShape {
+                    clients: Pool::default(),
+                    ports: (1, 0),
+                    answers: 1,
+                    echo: false,
+                    sink: true,
+                    proxy: false,
+                    grants: false,
+                    returns_numbers: false,
+                },
+            },
+            Role::Server(server) => {
+                let mut clients = server.clients;
+                clients.sort();
+                Self {
+                    local: server.addresses,
+                    client: None,
+                    reading: server.request,
+                    server: ServerShape {
+                        clients,
+                        ports: server.ports,
+                        answers: server.answers.unwrap_or(ENDLESS),
+                        echo: matches!(server.answer, ServerAnswer::Echo),
+                        sink: matches!(server.answer, ServerAnswer::Sink),
+                        proxy: server.proxy,
+                        grants: grants_keeping(&server.answer),
+                        returns_numbers: server.returns_numbers,
+                    },
+                    text: match server.answer {
+                        ServerAnswer::Message(message) => message,
+                        ServerAnswer::Echo | ServerAnswer::Sink => Message::bytes(&[]),
+                    },
+                }
+            }
+        };
+        parts.local.sort();
+        parts
+    }
+}
+
+/// Place of the request id in messages of this length, if they are of SNMP.
+fn snmp_id_at(reading: Reading, len: u32) -> Option<usize> {
+    match reading {
+        Reading::Snmp { id_at } if len >= id_at + 4 => Some(id_at as usize),
+        _ => None,
+    }
+}
+
+/// Options of a SYN: MSS, NOP, window scale, two NOPs, SACK permitted (RFC 9293 section 3.2, RFC 7323 section 2.2,
+/// RFC 2018 section 2).
+fn syn_options(mss: u16, window_scale: u8) -> [u8; 12] {
+    let [high, low] = mss.to_be_bytes();
+    [2, 4, high, low, 1, 3, 3, window_scale, 1, 1, 4, 2]
+}
+
+/// Options of a SYN without a window scale.
+fn unscaled_syn_options(mss: u16) -> [u8; 8] {
+    let [high, low] = mss.to_be_bytes();
+    [2, 4, high, low, 1, 1, 4, 2]
+}
+
 /// Maximum number of frames that [`Machine::look_ahead`] accepts before [`Machine::fetch_records`].
 pub const LONGEST_LOOK_AHEAD: usize = 64;
 
@@ -227,98 +331,46 @@ impl<O: Observer> Machine<O> {
     pub fn new(mut config: Config, observer: O) -> Result<Self, ConfigError> {
         config.check()?;
         config.mss = config.mss.max(1);
-        let empty = || Message::bytes(&[]);
-        let no_server = ServerShape {
-            clients: Pool::default(),
-            ports: (1, 0),
-            answers: 1,
-            echo: false,
-            sink: true,
-            proxy: false,
-            grants: false,
-            returns_numbers: false,
-        };
-        let (mut local, text, client, server, reading) = match config.role.clone() {
-            Role::Client(client) => (
-                client.tuples.clients().clone(),
-                client.request.clone(),
-                Some(client.clone()),
-                no_server,
-                client.answer,
-            ),
-            Role::Server(server) => {
-                let mut clients = server.clients;
-                clients.sort();
-                let shape = ServerShape {
-                    clients,
-                    ports: server.ports,
-                    answers: server.answers.unwrap_or(ENDLESS),
-                    echo: matches!(server.answer, ServerAnswer::Echo),
-                    sink: matches!(server.answer, ServerAnswer::Sink),
-                    proxy: server.proxy,
-                    grants: grants_keeping(&server.answer),
-                    returns_numbers: server.returns_numbers,
-                };
-                let text = match server.answer {
-                    ServerAnswer::Message(message) => message,
-                    ServerAnswer::Echo | ServerAnswer::Sink => empty(),
-                };
-                (server.addresses, text, None, shape, server.request)
-            }
-        };
-        local.sort();
+        let RoleParts {
+            local,
+            text,
+            client,
+            server,
+            reading,
+        } = RoleParts::new(config.role.clone());
         let asks = std::mem::take(&mut config.asks);
-        let (text, heads) = match asks.first() {
-            Some(first) => (first.message.clone(), asks.len() > 1),
-            None => (text, false),
-        };
+        let text = asks.first().map_or(text, |first| first.message.clone());
         // If there are several requests, each one records whether it is HEAD.
-        let beginning = if heads { &[] } else { text.beginning() };
+        let beginning = if asks.len() > 1 {
+            &[]
+        } else {
+            text.beginning()
+        };
         let reader = StreamReader::new(reading, client.as_ref().map(|_| beginning));
         let mix = Mix::new(&asks);
         let counts_bodies = !asks.is_empty();
         let routed = std::mem::take(&mut config.routes);
         let routes = Routes::new(&routed);
-        let texts = match asks.is_empty() {
-            true if !routed.is_empty() => routed
-                .into_iter()
-                .map(|route| Text::new(route.answer))
-                .collect(),
-            true => vec![Text::new(text.clone())],
-            false => asks.into_iter().map(|ask| Text::new(ask.message)).collect(),
-        };
+        let texts = texts(asks, routed, &text);
         let is_tcp = config.transport == Transport::Tcp;
-        let [mss_high, mss_low] = config.mss.to_be_bytes();
+        let is_pipelined = client.as_ref().is_some_and(|client| client.pipeline > 1);
         let floods = client.as_ref().is_some_and(|client| client.flood);
         // dperf takes whatever a server sends. Without a known end of the answer nothing is beyond it.
         let is_delimited = matches!(reading, Reading::Fixed(_) | Reading::Http);
         let is_strict = is_tcp && is_delimited && !floods && config.style != Behaviour::Dperf;
         let rejects_unasked = counts_bodies || is_strict && client.is_some();
-        let outstanding = match &client {
-            Some(client) if !is_tcp && !floods => {
-                let expected = config
-                    .expected
-                    .saturating_mul(client.pipeline.max(1).into());
-                config.most_outstanding.max(expected)
-            }
-            _ => 1,
-        };
+        let asking = client.as_ref().filter(|_| !is_tcp && !floods);
+        let outstanding = asking.map_or(1, |client| {
+            let each = client.pipeline.max(1).into();
+            let expected = config.expected.saturating_mul(each);
+            config.most_outstanding.max(expected)
+        });
         Ok(Self {
             counters: Counters::default(),
             table: ConnectionTable::new(config.expected, config.key),
-            upcoming: Upcoming {
-                hashes: [0; LONGEST_LOOK_AHEAD],
-                used: 0,
-            },
+            upcoming: Upcoming::new(),
             wheel: Wheel::new(0),
-            builder: Builder::new(
-                config.mac,
-                config.vlan,
-                config.tunnel,
-                config.tos,
-                config.ttl,
-                is_tcp,
-            ),
+            builder: Builder::of(&config),
             reader,
             side_records: SideRecords::new(usize::from(config.mss).max(LEAST_BLOCK)),
             queue: VecDeque::with_capacity(1024),
@@ -333,40 +385,19 @@ impl<O: Observer> Machine<O> {
                 .and_then(|client| client.alternate.clone())
                 .filter(|other| !is_tcp && other.len() == text.len()),
             is_second: false,
-            snmp_id_at: match reading {
-                Reading::Snmp { id_at } if text.len() >= id_at + 4 => Some(id_at as usize),
-                _ => None,
-            },
+            snmp_id_at: snmp_id_at(reading, text.len()),
             requests: Outstanding::new(outstanding, config.key),
             text,
             server,
             is_tcp,
             is_dperf: config.style == Behaviour::Dperf,
             is_http: reading == Reading::Http,
-            // MSS, NOP, window scale, two NOPs, SACK permitted: RFC 9293 section 3.2, RFC 7323 section 2.2, RFC 2018
-            // section 2.
-            syn_options: [
-                2,
-                4,
-                mss_high,
-                mss_low,
-                1,
-                3,
-                3,
-                config.window_scale,
-                1,
-                1,
-                4,
-                2,
-            ],
-            unscaled_options: [2, 4, mss_high, mss_low, 1, 1, 4, 2],
+            syn_options: syn_options(config.mss, config.window_scale),
+            unscaled_options: unscaled_syn_options(config.mss),
             remembers: is_tcp
-                && (mix.len() > 1
-                    || mix.len() == 1
-                        && (config.shows_answers
-                            || client.as_ref().is_some_and(|c| c.pipeline > 1))),
+                && (mix.len() > 1 || mix.len() == 1 && (config.shows_answers || is_pipelined)),
             shows_answers: is_tcp && counts_bodies && config.shows_answers,
-            slides: is_tcp && counts_bodies && client.as_ref().is_some_and(|c| c.pipeline > 1),
+            slides: is_tcp && counts_bodies && is_pipelined,
             counts_bodies,
             rejects_unasked,
             texts: texts.into_boxed_slice(),
@@ -383,9 +414,7 @@ impl<O: Observer> Machine<O> {
             resting: VecDeque::new(),
             ticket: 0,
             flow: paced_requests::PrebuiltDatagram::new(),
-            destinations: client
-                .as_ref()
-                .and_then(|client| client.destinations.clone()),
+            destinations: client.as_ref().and_then(|c| c.destinations.clone()),
             closing: 0,
             unhurried_until: 0,
             away: (0, 0),

@@ -121,29 +121,31 @@ impl<O: Observer> Machine<O> {
             }
             fin |= self.end_has_come(id);
         }
-        let conn = self.table.slab.get(id);
-        if fin {
-            conn.expected = conn.expected.wrapping_add(1);
-            conn.set(flag::FIN_RECEIVED | flag::SEND_ACK);
-            if conn.has(flag::FIN_SENT) {
-                conn.packed |= pack::CLOSED_FIRST;
-                if self.config.time_wait == TimeWait::Reset && conn.in_flight() == 0 {
-                    conn.set(flag::SEND_RST | flag::DONE);
-                }
-            }
-            let over = if self.client.is_some() {
-                self.server_closed(now, id, sink)
-            } else {
-                self.client_closed(now, id, sink)
-            };
-            if over {
-                return;
-            }
+        if fin && self.take_fin(now, id, sink) {
+            return;
         }
         self.send_and_set_timer(now, id, acked > 0 || nothing_sent, sink);
         if grows_later {
             let conn = self.table.slab.get(id);
             conn.cwnd = (conn.cwnd + 1).min(16);
+        }
+    }
+
+    /// Handles the peer's FIN in its turn. Returns true if the connection is over.
+    #[inline]
+    fn take_fin(&mut self, now: u64, id: u32, sink: &mut impl FrameSink) -> bool {
+        let conn = self.table.slab.get(id);
+        conn.expected = conn.expected.wrapping_add(1);
+        conn.set(flag::FIN_RECEIVED | flag::SEND_ACK);
+        if conn.has(flag::FIN_SENT) {
+            conn.packed |= pack::CLOSED_FIRST;
+            if self.config.time_wait == TimeWait::Reset && conn.in_flight() == 0 {
+                conn.set(flag::SEND_RST | flag::DONE);
+            }
+        }
+        match self.client {
+            Some(_) => self.server_closed(now, id, sink),
+            None => self.client_closed(now, id, sink),
         }
     }
 

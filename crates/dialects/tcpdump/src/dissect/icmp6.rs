@@ -4,6 +4,28 @@ use wb_wire::checksum;
 
 use super::{DissectStep, DissectStop, Dissector, put};
 
+/// Name of a message with this type, if it is known.
+fn message_name(kind: u8) -> Option<&'static str> {
+    Some(match kind {
+        1 => "destination unreachable",
+        2 => "packet too big",
+        3 => "time exceeded in-transit",
+        4 => "parameter problem",
+        128 => "echo request",
+        129 => "echo reply",
+        130 => "multicast listener query",
+        131 => "multicast listener report",
+        132 => "multicast listener done",
+        133 => "router solicitation",
+        134 => "router advertisement",
+        135 => "neighbor solicitation",
+        136 => "neighbor advertisement",
+        137 => "redirect",
+        143 => "multicast listener report v2",
+        _ => return None,
+    })
+}
+
 impl Dissector<'_> {
     pub(super) fn icmp6(&mut self, at: usize, length: usize, fragmented: bool) -> DissectStep {
         self.protocol = "icmp6";
@@ -26,31 +48,14 @@ impl Dissector<'_> {
             }
         }
         let kind = self.u8(at)?;
-        let name = match kind {
-            1 => "destination unreachable",
-            2 => "packet too big",
-            3 => "time exceeded in-transit",
-            4 => "parameter problem",
-            128 => "echo request",
-            129 => "echo reply",
-            130 => "multicast listener query",
-            131 => "multicast listener report",
-            132 => "multicast listener done",
-            133 => "router solicitation",
-            134 => "router advertisement",
-            135 => "neighbor solicitation",
-            136 => "neighbor advertisement",
-            137 => "redirect",
-            143 => "multicast listener report v2",
-            _ => {
-                put!(self, "ICMP6, unknown icmp6 type ({kind})");
-                self.need_bytes(at, 2)?;
-                put!(self, ", length {length}");
-                if self.verbosity() <= 1 {
-                    self.print_option_bytes(at, usize::MAX, "\n\t");
-                }
-                return Ok(());
+        let Some(name) = message_name(kind) else {
+            put!(self, "ICMP6, unknown icmp6 type ({kind})");
+            self.need_bytes(at, 2)?;
+            put!(self, ", length {length}");
+            if self.verbosity() <= 1 {
+                self.print_option_bytes(at, usize::MAX, "\n\t");
             }
+            return Ok(());
         };
         put!(self, "ICMP6, {name}");
         if verbose && (133..=137).contains(&kind) {

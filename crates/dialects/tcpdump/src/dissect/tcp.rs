@@ -63,6 +63,43 @@ impl TcpConnections {
     }
 }
 
+/// Length of the values of an option of this kind in bytes, if the kind has one.
+fn value_len(kind: u8) -> Option<usize> {
+    Some(match kind {
+        2 | 28 => 2,
+        3 => 1,
+        4 => 0,
+        6 | 7 | 11 | 12 | 13 => 4,
+        8 => 8,
+        19 => 16,
+        _ => return None,
+    })
+}
+
+/// Name of an option of this kind, if it is known.
+fn option_name(kind: u8) -> Option<&'static str> {
+    Some(match kind {
+        2 => "mss",
+        3 => "wscale",
+        4 => "sackOK",
+        5 => "sack",
+        6 => "echo",
+        7 => "echoreply",
+        8 => "TS",
+        11 => "cc",
+        12 => "ccnew",
+        13 => "ccecho",
+        19 => "md5",
+        20 => "scps",
+        28 => "uto",
+        29 => "tcp-ao",
+        30 => "mptcp",
+        34 => "tfo",
+        253 | 254 => "exp",
+        _ => return None,
+    })
+}
+
 impl Dissector<'_> {
     pub(super) fn tcp(&mut self, at: usize, length: usize, fragmented: bool) -> DissectStep {
         self.protocol = "tcp";
@@ -226,41 +263,12 @@ impl Dissector<'_> {
             return Ok(None);
         }
         let (data, data_len) = (at + 2, len - 2);
-        let name = match kind {
-            2 => "mss",
-            3 => "wscale",
-            4 => "sackOK",
-            5 => "sack",
-            6 => "echo",
-            7 => "echoreply",
-            8 => "TS",
-            11 => "cc",
-            12 => "ccnew",
-            13 => "ccecho",
-            19 => "md5",
-            20 => "scps",
-            28 => "uto",
-            29 => "tcp-ao",
-            30 => "mptcp",
-            34 => "tfo",
-            253 | 254 => "exp",
-            _ => "",
-        };
-        if name.is_empty() {
-            put!(self, "unknown-{kind}");
-        } else {
-            put!(self, "{name}");
+        match option_name(kind) {
+            Some(name) => put!(self, "{name}"),
+            None => put!(self, "unknown-{kind}"),
         }
-        // Length of the values of this kind; the stated length is only compared with it.
-        let used = match kind {
-            2 | 28 => 2,
-            3 => 1,
-            4 => 0,
-            6 | 7 | 11 | 12 | 13 => 4,
-            8 => 8,
-            19 => 16,
-            _ => data_len,
-        };
+        // The stated length is only compared with that of the kind.
+        let used = value_len(kind).unwrap_or(data_len);
         if used > left - 2 {
             put!(self, "[bad opt]");
             return Ok(None);

@@ -334,6 +334,19 @@ fn check_stop_and_servers(stop: &StopRequest, streams: &mut [JobStream]) -> Resu
     }
 }
 
+/// When the data sockets of a job connect, if they do.
+fn connect_time(job: &SocketJob) -> Option<ConnectTime> {
+    match (job.protocol.connects(), job.options.exclude_connect) {
+        (true, false) => Some(ConnectTime::AfterStart),
+        (true, true) => Some(ConnectTime::BeforeStart),
+        // Costs no packets.
+        (false, _) => job
+            .options
+            .connect_local
+            .then_some(ConnectTime::BeforeStart),
+    }
+}
+
 /// Starts all threads together and watches them.
 fn run_traffic(
     settings: IterationSettings<'_>,
@@ -353,15 +366,7 @@ fn run_traffic(
         }
     };
     let gate = StartGate::default();
-    let connect = match (job.protocol.connects(), job.options.exclude_connect) {
-        (true, false) => Some(ConnectTime::AfterStart),
-        (true, true) => Some(ConnectTime::BeforeStart),
-        // Costs no packets.
-        (false, _) => job
-            .options
-            .connect_local
-            .then_some(ConnectTime::BeforeStart),
-    };
+    let connect = connect_time(job);
     let tell_end: Vec<bool> = agreed.iter().map(|one| one.grants.end).collect();
     let mut shared = Vec::with_capacity(agreed.len());
     let mut rest = Vec::with_capacity(agreed.len());

@@ -82,7 +82,7 @@ impl PreparedTest {
         let target = datagram_target(&ask, peer)?;
         let sources = AllowedSources::for_test(&ask, state, peer.ip())?;
         let (bind, join) = bind_address(&ask, state, local)?;
-        let busy_poll = ask.extension.is_some_and(|wants| wants.busy_poll_us > 0);
+        let busy_poll = ask.spins();
         let opened = open_leniently(&mut ask, bind, join, busy_poll, &sources)?;
         let fd = opened.fd;
         if ask.checksum_off && !ask.protocol.connects() {

@@ -317,6 +317,11 @@ impl RequestedTest {
         Ok(self)
     }
 
+    /// The client asked for busy polling.
+    pub(super) fn spins(&self) -> bool {
+        self.extension.is_some_and(|wants| wants.busy_poll_us > 0)
+    }
+
     /// Features requested by the client.
     pub(super) fn requested_features(&self) -> Features {
         self.extension

@@ -197,21 +197,10 @@ impl RunningTest {
                 break TestEnd::Quiet;
             }
             let wake = rules.next_check(start, began, omitted.is_some(), now, state);
-            match control.wait(Some(inside.waker.as_fd()), wake) {
-                ControlEvent::Woken => inside.waker.clear(),
-                ControlEvent::Deadline => {}
-                ControlEvent::Message(message) => match Request::parse(&message) {
-                    Ok(Request::End) => {
-                        self.wait_for_late_data();
-                        break TestEnd::Told;
-                    }
-                    // No messages are allowed during a test.
-                    _ => {
-                        self.abandon();
-                        return Err(ClientGone);
-                    }
-                },
-                ControlEvent::Closed | ControlEvent::Broken => {
+            match self.wait_for_event(control, wake) {
+                Ok(None) => {}
+                Ok(Some(end)) => break end,
+                Err(ClientGone) => {
                     self.abandon();
                     return Err(ClientGone);
                 }
@@ -265,6 +254,29 @@ impl RunningTest {
         };
         outcome.close_data_connection(control, end)?;
         Ok(outcome)
+    }
+
+    /// Waits until `wake`, for news of the data thread, or for a message. Returns how the test ended if the message
+    /// ends it.
+    fn wait_for_event(
+        &self,
+        control: &mut ServerControl,
+        wake: Option<Instant>,
+    ) -> Result<Option<TestEnd>, ClientGone> {
+        match control.wait(Some(self.inside.waker.as_fd()), wake) {
+            ControlEvent::Woken => self.inside.waker.clear(),
+            ControlEvent::Deadline => {}
+            ControlEvent::Message(message) => match Request::parse(&message) {
+                Ok(Request::End) => {
+                    self.wait_for_late_data();
+                    return Ok(Some(TestEnd::Told));
+                }
+                // No other message is allowed during a test.
+                _ => return Err(ClientGone),
+            },
+            ControlEvent::Closed | ControlEvent::Broken => return Err(ClientGone),
+        }
+        Ok(None)
     }
 
     /// Waits for data that the client sent before its end message and that is still in the kernel.

@@ -153,7 +153,7 @@ pub(super) fn test_loop(
     let sent = BufferPlan::for_sending(side, sizes.send.unwrap_or_default(), sizes.send_width);
     let datagrams = !ask.protocol.connects();
     let units = ask.length.unit_limit();
-    let spin = ask.extension.is_some_and(|wants| wants.busy_poll_us > 0);
+    let spin = ask.spins();
     let tagged = ask.requested_features().contains(Features::UDP_TAGGED);
     Ok(match ask.work {
         DataExchange::Receive {
@@ -219,37 +219,48 @@ pub(super) fn test_loop(
             pace: BurstPace::of_side(side),
         })?),
         DataExchange::Connections { receives, sends } => {
-            let receiver = || {
-                StreamReceiver::new(&ReceivePlan {
-                    buffers: received.clone(),
-                    by: side.receive_by,
-                    limit: None,
-                })
-            };
-            let sender = || {
-                BufferSender::new(&SendPlan {
-                    buffers: sent.clone(),
-                    by: side.send_by,
-                    limit: Some(sent.size.into()),
-                    pace: None,
-                })
-            };
-            TestLoop::Connections(Box::new(match (receives, sends) {
-                (None, None) => ConnectionExchange::Nothing,
-                (Some(Some(_)), Some(_)) => ConnectionExchange::Exchange {
-                    request: received.size.into(),
-                    response: sent.size.into(),
-                    responder: Box::new(Responder::new(&RespondPlan {
-                        request: received,
-                        response: sent,
-                        spin,
-                        ..RespondPlan::default()
-                    })?),
-                },
-                (Some(_), Some(_)) => ConnectionExchange::Both(receiver()?, sender()?),
-                (Some(_), None) => ConnectionExchange::Receive(receiver()?),
-                (None, Some(_)) => ConnectionExchange::Send(sender()?),
-            }))
+            let exchange = connection_exchange(ask, (receives, sends), received, sent)?;
+            TestLoop::Connections(Box::new(exchange))
         }
+    })
+}
+
+/// Creates what each connection of a test with many connections does.
+fn connection_exchange(
+    ask: &RequestedTest,
+    (receives, sends): (Option<Option<u32>>, Option<Option<u32>>),
+    received: BufferPlan,
+    sent: BufferPlan,
+) -> io::Result<ConnectionExchange> {
+    let receiver = || {
+        StreamReceiver::new(&ReceivePlan {
+            buffers: received.clone(),
+            by: ask.side.receive_by,
+            limit: None,
+        })
+    };
+    let sender = || {
+        BufferSender::new(&SendPlan {
+            buffers: sent.clone(),
+            by: ask.side.send_by,
+            limit: Some(sent.size.into()),
+            pace: None,
+        })
+    };
+    Ok(match (receives, sends) {
+        (None, None) => ConnectionExchange::Nothing,
+        (Some(Some(_)), Some(_)) => ConnectionExchange::Exchange {
+            request: received.size.into(),
+            response: sent.size.into(),
+            responder: Box::new(Responder::new(&RespondPlan {
+                request: received,
+                response: sent,
+                spin: ask.spins(),
+                ..RespondPlan::default()
+            })?),
+        },
+        (Some(_), Some(_)) => ConnectionExchange::Both(receiver()?, sender()?),
+        (Some(_), None) => ConnectionExchange::Receive(receiver()?),
+        (None, Some(_)) => ConnectionExchange::Send(sender()?),
     })
 }

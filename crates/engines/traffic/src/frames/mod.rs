@@ -184,18 +184,7 @@ impl StreamFrames {
             )
         };
         let mut tuple = tuple_fields(spec, cursor, find)?;
-        let mut fields = Vec::new();
-        for (i, vary) in stream.vary.iter().enumerate() {
-            let slot = find(vary.field)?.masked(vary.mask.unwrap_or(u128::MAX));
-            let path = 1 + i as u64 + (u64::from(build.share.worker) << 32);
-            let modifier = Modifier::new(vary, build.share, random(path)).ok_or_else(|| {
-                CompileError::NoValues {
-                    stream: spec.name.clone(),
-                    field: vary.field,
-                }
-            })?;
-            fields.push((slot, modifier));
-        }
+        let mut fields = modified_fields(spec, build, random, find)?;
 
         let covered = CoveredRanges::new(&layout, ipv6, icmp);
         let mut taken: BTreeMap<usize, u8> = (tag_at..header_len).map(|at| (at, 0xff)).collect();
@@ -232,16 +221,7 @@ impl StreamFrames {
             frame[header_len..].copy_from_slice(&payload[..size.len_without_fcs() - header_len]);
             frame[tag_at..header_len].fill(0);
             slots().for_each(|slot| slot.clear(&mut frame));
-            // The magic number is the constant part of the tag.
-            match build.tag {
-                TagKind::Wirebench => {
-                    frame[tag_at..tag_at + 2].copy_from_slice(&Tag::MAGIC.to_be_bytes())
-                }
-                TagKind::Pktgen => {
-                    frame[tag_at..tag_at + 4].copy_from_slice(&PktgenTag::MAGIC.to_be_bytes())
-                }
-                TagKind::None => {}
-            }
+            write_magic(build.tag, &mut frame[tag_at..header_len]);
             for at in [ip_checksum, l4_checksum].into_iter().flatten() {
                 frame[at..at + 2].fill(0);
             }
@@ -410,6 +390,36 @@ fn check_sizes(
         }
     }
     Ok(())
+}
+
+/// Writes the magic number, the constant part of a tag.
+fn write_magic(kind: TagKind, tag: &mut [u8]) {
+    match kind {
+        TagKind::Wirebench => tag[..2].copy_from_slice(&Tag::MAGIC.to_be_bytes()),
+        TagKind::Pktgen => tag[..4].copy_from_slice(&PktgenTag::MAGIC.to_be_bytes()),
+        TagKind::None => {}
+    }
+}
+
+/// The fields that the stream varies, in the order of its plan.
+fn modified_fields(
+    spec: &StreamSpec,
+    build: &BuildContext,
+    random: impl Fn(u64) -> SplitMix64,
+    find: impl Fn(Field) -> Result<FieldSlot, CompileError>,
+) -> Result<Vec<(FieldSlot, Modifier)>, CompileError> {
+    let fields = spec.stream.vary.iter().enumerate().map(|(i, vary)| {
+        let slot = find(vary.field)?.masked(vary.mask.unwrap_or(u128::MAX));
+        let path = 1 + i as u64 + (u64::from(build.share.worker) << 32);
+        let modifier = Modifier::new(vary, build.share, random(path)).ok_or_else(|| {
+            CompileError::NoValues {
+                stream: spec.name.clone(),
+                field: vary.field,
+            }
+        })?;
+        Ok((slot, modifier))
+    });
+    fields.collect()
 }
 
 fn tuple_fields(

@@ -264,6 +264,34 @@ impl OffloadedSender {
             return Ok(step(0, Some(next_ns - AWAKE_NS), false));
         }
         let overdue = all_paced && next_ns.saturating_add(BEHIND_NS) < now_ns;
+        let budget = sender.budget;
+        self.order_streams(all_paced, overdue);
+        let order = SendOrder {
+            now_ns,
+            frames: match overdue {
+                true => budget.min(waiting).min(MOST_OVERDUE),
+                false => budget,
+            },
+            length_ns: if all_paced { PACED_TURN_NS } else { TURN_NS },
+            batch: match overdue {
+                true => MOST_BATCH,
+                false => self.batches.next(now_ns),
+            },
+            overdue,
+            wall_minus_mono: self.wall_minus_mono,
+        };
+        let turned = self.port.turn(&order, &self.orders);
+        let sent = self.note_turn(overdue);
+        if all_paced && !overdue && self.debt == 0 {
+            self.judge_batch();
+        }
+        turned?;
+        Ok(step(sent as usize, Some(now_ns), false))
+    }
+
+    /// Writes the orders of the next turn: what each stream may send in it, and how late.
+    fn order_streams(&mut self, all_paced: bool, overdue: bool) {
+        let sender = &self.sender;
         let allowance_ns = |stream: &StreamSender, pace: Option<&Pace>| {
             // The newest frame is sent however late it is.
             let gap_ns = pace.map_or(0, |pace| pace.whole_ns);
@@ -290,27 +318,6 @@ impl OffloadedSender {
                 pace,
             }
         }));
-        let order = SendOrder {
-            now_ns,
-            frames: match overdue {
-                true => sender.budget.min(waiting).min(MOST_OVERDUE),
-                false => sender.budget,
-            },
-            length_ns: if all_paced { PACED_TURN_NS } else { TURN_NS },
-            batch: match overdue {
-                true => MOST_BATCH,
-                false => self.batches.next(now_ns),
-            },
-            overdue,
-            wall_minus_mono: self.wall_minus_mono,
-        };
-        let turned = self.port.turn(&order, &self.orders);
-        let sent = self.note_turn(overdue);
-        if all_paced && !overdue && self.debt == 0 {
-            self.judge_batch();
-        }
-        turned?;
-        Ok(step(sent as usize, Some(now_ns), false))
     }
 
     /// Evaluates the batch size of the last turn.

@@ -19,9 +19,13 @@ pub(crate) mod run;
 pub(crate) mod rx;
 pub(crate) mod sar;
 pub(crate) mod selftest;
+#[cfg(feature = "web")]
+pub(crate) mod serve;
 pub(crate) mod stat;
 pub(crate) mod stop;
 pub(crate) mod sweep;
+#[cfg(feature = "web")]
+pub(crate) mod token;
 pub(crate) mod trial;
 pub(crate) mod tx;
 pub(crate) mod wrk;
@@ -119,6 +123,10 @@ pub(crate) static GROUPS: &[(&str, &[Entry])] = &[
         &[
             options!("doctor", doctor::DoctorArgs, |a, _| doctor::run(a)),
             options!("stat", stat::StatArgs, |a, _| stat::run(a)),
+            #[cfg(feature = "web")]
+            options!("serve", serve::ServeArgs, |a, _| serve::run(a)),
+            #[cfg(feature = "web")]
+            subcommands!("token", token::TokenCommand, token::run),
             options!("ls", ls::LsArgs, |a, _| ls::run(a)),
             options!("stop", stop::StopArgs, |a, _| stop::run(a)),
             options!("completions", meta::CompletionsArgs, |a, _| {

@@ -4,7 +4,10 @@ use std::io::Write;
 
 use anyhow::Result;
 use clap::Args;
-use wb_model::socket::{SocketJob, SocketJobReport};
+use wb_model::{
+    Report,
+    socket::{SocketJob, SocketJobReport},
+};
 use wb_netperf::{ConnectionEnds, FigureSelection, NetperfCommand, ProgramExit, SpecialAction};
 use wb_session::input::read_text;
 use wb_session::{Signals, View, data_ends};
@@ -231,21 +234,7 @@ fn measure(
             &crate::deliver::text_options(true),
         ))?;
     }
-    for warning in beyond(job, &report) {
-        say(format_args!("wirebench: {warning}"));
-    }
-    if finished.report.verdict == wb_model::Verdict::Invalid {
-        say(format_args!(
-            "wirebench: invalid: {}",
-            finished.report.reason
-        ));
-    }
-    for missed in finished.report.criteria.iter().filter(|c| !c.held) {
-        say(format_args!(
-            "wirebench: criterion failed: {}",
-            missed.criterion
-        ));
-    }
+    print_findings(job, &report, &finished.report);
     if live_json {
         // Summary of the lines above.
         print(&wb_render::json::report_line(&finished.report));
@@ -260,6 +249,22 @@ fn measure(
         ))?;
     }
     Ok(exit_code(status, finished.exit_code()))
+}
+
+/// Prints findings that netperf has no text for: warnings, an invalid result and criteria that failed.
+fn print_findings(job: &SocketJob, result: &SocketJobReport, report: &Report) {
+    for warning in beyond(job, result) {
+        say(format_args!("wirebench: {warning}"));
+    }
+    if report.verdict == wb_model::Verdict::Invalid {
+        say(format_args!("wirebench: invalid: {}", report.reason));
+    }
+    for missed in report.criteria.iter().filter(|c| !c.held) {
+        say(format_args!(
+            "wirebench: criterion failed: {}",
+            missed.criterion
+        ));
+    }
 }
 
 /// Returns the number of CPUs of this end, as counted or as given by `-n`.

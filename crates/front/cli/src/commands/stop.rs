@@ -1,6 +1,11 @@
 //! `wirebench stop`: ends runs on this host.
 
-use std::time::{Duration, Instant};
+use std::{
+    io::{self, Read as _, Write as _},
+    os::unix::net::UnixStream,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -11,6 +16,8 @@ use crate::say::say;
 
 /// Time between the two signals of `--now`. Two signals within 250 ms are one.
 const APART: Duration = Duration::from_millis(400);
+/// Maximum time for the answer of a server.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Interval at which the end is checked.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -41,17 +48,17 @@ pub(crate) fn run(args: &StopArgs) -> Result<u8> {
         true => known,
         false => chosen(&args.runs, &known)?,
     };
-    let mut failed = interrupt(&meant);
+    let mut failed = interrupt(&meant, false);
     if args.now {
         std::thread::sleep(APART);
-        let still: Vec<FoundRun> = meant.iter().filter(|r| r.is_alive()).cloned().collect();
-        failed |= interrupt(&still);
+        let still: Vec<FoundRun> = meant.iter().filter(|r| runs::lasts(r)).cloned().collect();
+        failed |= interrupt(&still, true);
     }
     let until = Instant::now() + Duration::from_nanos(args.wait.as_nanos());
     let mut open = meant;
     while !open.is_empty() {
         open.retain(|run| {
-            let ended = !run.is_alive();
+            let ended = !runs::lasts(run);
             if ended {
                 say(format_args!("{} has ended", name(run)));
             }
@@ -92,17 +99,41 @@ fn chosen(names: &[String], known: &[FoundRun]) -> Result<Vec<FoundRun>> {
 }
 
 /// Interrupts runs. Returns true if one could not be interrupted.
-fn interrupt(runs: &[FoundRun]) -> bool {
+fn interrupt(runs: &[FoundRun], now: bool) -> bool {
     let mut failed = false;
     for run in runs {
-        let done = run.interrupt().with_context(|| name(run));
+        let done = match &run.record.server {
+            Some(server) => ask(server, run, now),
+            None => run.interrupt(),
+        };
+        let done = done.with_context(|| name(run));
         // A run that ended before the signal needs none.
-        if let (Err(error), true) = (done, run.is_alive()) {
+        if let (Err(error), true) = (done, runs::lasts(run)) {
             say(format_args!("wirebench: {error:#}"));
             failed = true;
         }
     }
     failed
+}
+
+/// Asks the server of a run to stop it.
+fn ask(server: &Path, run: &FoundRun, now: bool) -> io::Result<()> {
+    let body = if now { r#"{"how":"now"}"# } else { "{}" };
+    let mut stream = UnixStream::connect(server)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write!(
+        stream,
+        "POST /api/v1/runs/{}/stop HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        run.record.id,
+        body.len()
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    match answer.split(' ').nth(1) {
+        Some("200" | "202") => Ok(()),
+        _ => Err(io::Error::other("its server refused to stop it")),
+    }
 }
 
 fn name(run: &FoundRun) -> String {

@@ -40,10 +40,10 @@ fn may_use(from: &str, to: &str, to_name: &str) -> bool {
             to,
             "core" | "machine" | "ports" | "open" | "engine" | "engines"
         ),
-        // Control files are those of a folder; a screen writes figures as texts do.
+        // Control files are those of a folder; a screen writes figures as texts do; a server has runs.
         "front" => {
             matches!(to, "core" | "dialects" | "session")
-                || matches!(to_name, "wb-machine" | "wb-render" | "wb-fuse")
+                || matches!(to_name, "wb-machine" | "wb-render" | "wb-fuse" | "wb-runs")
         }
         "testbed" => matches!(to, "core" | "machine" | "ports"),
         // Work of the engines goes through the session.

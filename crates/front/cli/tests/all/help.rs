@@ -83,6 +83,7 @@ fn every_command_has_help_with_an_example() {
         "tx",
         "rx",
         "run",
+        "serve",
         "ls",
         "stop",
         "linerate",

@@ -393,6 +393,18 @@ impl Printer {
         self.layout.total(&self.total(), version)
     }
 
+    /// Round-trip times as dperf defines them: of requests with UDP, else of connection setups.
+    fn round_trip_times(&self, jobs: &[&LoadJobReport]) -> Times {
+        let mut all = Times::default();
+        for job in jobs {
+            all.merge(match self.udp {
+                true => &job.request_ns,
+                false => &job.connect_ns,
+            });
+        }
+        all
+    }
+
     fn counters(&self, jobs: &[&LoadJobReport], report: &Report) -> Counters {
         let sum = |name: &str| -> u64 {
             let jobs = jobs.iter().filter_map(|job| job.counters.get(name));
@@ -401,18 +413,7 @@ impl Printer {
         let all = |names: &[&str]| -> u64 { names.iter().map(|name| sum(name)).sum() };
         let dropped = jobs.iter().filter_map(|job| job.frames.rx_dropped_frames);
         let refused = jobs.iter().filter_map(|job| job.frames.refused_frames);
-        let ports = || {
-            let used = |name: &String| jobs.iter().any(|job| job.port == *name);
-            report.ports.iter().filter(move |port| used(&port.name))
-        };
-        let nic = |key: &str| -> u64 {
-            let grown = ports().map(|port| {
-                let of = |counters: &BTreeMap<String, u64>| counters.get(key).copied();
-                let before = of(&port.before).unwrap_or(0);
-                of(&port.after).unwrap_or(0).saturating_sub(before)
-            });
-            grown.sum()
-        };
+        let nic = |key: &str| grown(jobs, report, key);
         let requests = sum("requests");
         let http = |method: Method| match self.method {
             Some(m) if m == method => requests,
@@ -424,16 +425,7 @@ impl Printer {
         };
         let of_http = |n: u64| if self.method.is_some() { n } else { 0 };
         let icmp_rx = all(&["icmp_messages_rx", "icmp_rx"]);
-        let times = |job: &&LoadJobReport| -> Times {
-            let times = if self.udp {
-                &job.request_ns
-            } else {
-                &job.connect_ns
-            };
-            times.clone()
-        };
-        let mut rtt = Times::default();
-        jobs.iter().for_each(|job| rtt.merge(&times(job)));
+        let rtt = self.round_trip_times(jobs);
         Counters {
             pkt_rx: sum("port_rx_frames"),
             pkt_tx: sum("port_tx_frames"),
@@ -507,6 +499,17 @@ impl Printer {
             ..Counters::default()
         }
     }
+}
+
+/// Growth of a counter of the interfaces that the jobs use.
+fn grown(jobs: &[&LoadJobReport], report: &Report, key: &str) -> u64 {
+    let used = |name: &String| jobs.iter().any(|job| job.port == *name);
+    let ports = report.ports.iter().filter(|port| used(&port.name));
+    let grown = ports.map(|port| {
+        let of = |counters: &BTreeMap<String, u64>| counters.get(key).copied().unwrap_or(0);
+        of(&port.after).saturating_sub(of(&port.before))
+    });
+    grown.sum()
 }
 
 #[cfg(test)]

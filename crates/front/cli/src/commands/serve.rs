@@ -1,0 +1,140 @@
+//! `wirebench serve`: carries out plans for clients of an HTTP API.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use wb_runs::{Grants, Settings};
+use wb_session::Signals;
+use wb_web::{CertificateFiles, Encryption, Listen, Server, TokenFile};
+
+use crate::{args::count_in, run::lab_hints, say::say};
+
+/// Start, watch and stop runs over an HTTP API, and keep their reports.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  wirebench token add me\n  wirebench serve\n  wirebench serve --no-auth --plain\n  \
+    curl -s localhost:8443/api/v1/runs -H 'Content-Type: application/toml' --data-binary @plan.toml\n\n\
+    The description of all requests, for code generators: /api/v1/openapi.json (docs/serve.md)."
+)]
+pub(crate) struct ServeArgs {
+    /// Address to listen on; port 0 picks and prints a free port.
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8443")]
+    listen: SocketAddr,
+    /// Serve every user of this host without tokens; only on loopback addresses.
+    #[arg(long)]
+    no_auth: bool,
+    /// Do not encrypt; only on loopback addresses.
+    #[arg(long, conflicts_with_all = ["tls_cert", "tls_key"])]
+    plain: bool,
+    /// Certificate chain (PEM). Default: the server makes a certificate for the names of this host at its first start.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Key of the certificate (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Folder of the history.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/wirebench")]
+    state: PathBuf,
+    /// Powers of plans beyond their ports: `commands`, `scripts`, `leave` (send to any address), `files=DIR` (read and
+    /// write files below DIR).
+    #[arg(long, value_name = "POWERS", value_delimiter = ',')]
+    allow: Vec<String>,
+    /// Ports that plans may use, `NODE/IF` or `IF` with `*` and `?` (default: all).
+    #[arg(long, value_name = "GLOB", value_delimiter = ',')]
+    ports: Vec<String>,
+    /// Number of ended runs to keep.
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = count_in::<usize>(1..))]
+    keep: usize,
+    /// Maximum number of runs at the same time.
+    #[arg(long, value_name = "N", default_value = "4", value_parser = count_in::<usize>(1..))]
+    max_runs: usize,
+}
+
+pub(crate) fn run(args: &ServeArgs) -> Result<u8> {
+    let signals = Signals::install()?;
+    let settings = Settings {
+        state: args.state.clone(),
+        keep: args.keep,
+        most: args.max_runs,
+        grants: grants(&args.allow)?,
+        ports: args.ports.clone(),
+        socket: wb_machine::runs::server_socket().ok(),
+        hints: lab_hints,
+    };
+    let encryption = match (args.plain, &args.tls_cert, &args.tls_key) {
+        (true, ..) => Encryption::Plain,
+        (false, Some(certificate), Some(key)) => Encryption::Given(CertificateFiles {
+            certificate: certificate.clone(),
+            key: key.clone(),
+        }),
+        _ => Encryption::Own,
+    };
+    let listen = Listen {
+        address: args.listen,
+        authenticates: !args.no_auth,
+        encryption,
+    };
+    let server = Server::start(&listen, settings)?;
+    say(format_args!("serving {}", server.url()));
+    let has_tokens = || {
+        TokenFile::new(&args.state)
+            .read()
+            .is_ok_and(|all| !all.is_empty())
+    };
+    if listen.authenticates && !has_tokens() {
+        say("no client has a token yet; wirebench token add NAME makes one");
+    }
+    let all_ended = server.serve(|| signals.interrupted().is_some());
+    if !all_ended {
+        say("wirebench: not all runs ended in time; the next start stores what is known of them");
+    }
+    Ok(if all_ended { 0 } else { 4 })
+}
+
+/// Reads the powers of `--allow`.
+fn grants(words: &[String]) -> Result<Grants> {
+    let mut grants = Grants::default();
+    for word in words {
+        match word.split_once('=') {
+            None if word == "commands" => grants.commands = true,
+            None if word == "scripts" => grants.scripts = true,
+            None if word == "leave" => grants.leave = true,
+            Some(("files", folder)) => {
+                let folder = PathBuf::from(folder);
+                let known = folder.canonicalize();
+                let known = known.with_context(|| format!("--allow {word}"))?;
+                if !known.is_dir() {
+                    bail!("--allow {word}: not a folder");
+                }
+                grants.files = Some(known);
+            }
+            _ => bail!("--allow {word}: use commands, scripts, leave or files=DIR"),
+        }
+    }
+    Ok(grants)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn powers_are_granted_by_name() {
+        let words = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
+        let all = grants(&words("commands,scripts,leave,files=/tmp")).unwrap();
+        assert!(all.commands && all.scripts && all.leave);
+        assert_eq!(
+            all.files,
+            Some(PathBuf::from("/tmp").canonicalize().unwrap())
+        );
+        for wrong in [
+            "files",
+            "command",
+            "files=/no/such/folder",
+            "files=/dev/null",
+        ] {
+            assert!(grants(&words(wrong)).is_err(), "{wrong}");
+        }
+    }
+}

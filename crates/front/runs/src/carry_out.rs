@@ -1,0 +1,278 @@
+//! Carries out one run in its thread, and publishes its events from another thread, so that the run never waits for a
+//! disk or a reader.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use jiff::{Timestamp, tz::TimeZone};
+use serde_json::json;
+use wb_model::{Phase, Report, Snapshot, Verdict, timeline::Timeline};
+use wb_render::metrics::Seen;
+use wb_session::{End, Environment, Extras, Finished, Observer, StartError, View, prepare};
+
+use crate::{
+    runs::{Run, Settings, ended},
+    store::{EventFile, RunEnd, RunState},
+};
+
+/// Shortest time between two copies of the report so far on the disk.
+const SAVE: Duration = Duration::from_secs(1);
+/// Snapshots that may wait for the publisher; further ones are left out.
+const MOST_WAITING: usize = 256;
+
+/// News of the run for its publisher.
+enum News {
+    State(RunState),
+    Message(String),
+    View {
+        snapshot: Box<Snapshot>,
+        so_far: Box<Report>,
+        figures: Timeline,
+    },
+}
+
+/// Carries out a run. Afterwards its state is `ended`, and its report and events are stored.
+pub(crate) fn carry_out(run: &Arc<Run>, plan: wb_model::Plan, settings: &Settings) {
+    let (news, arrivals) = channel();
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let (published, counted) = (Arc::clone(run), Arc::clone(&waiting));
+    let publisher = thread::Builder::new()
+        .name("wb-publisher".to_owned())
+        .spawn(move || publish(&published, &arrivals, &counted));
+    let observer = Publisher {
+        news,
+        waiting,
+        figures: Timeline::default(),
+        run,
+    };
+    // A defect must not end the runs of others.
+    let work = AssertUnwindSafe(|| run_plan(plan, settings, observer));
+    let result = catch_unwind(work).unwrap_or_else(|_| Err(None));
+    let events = publisher
+        .ok()
+        .and_then(|thread| thread.join().ok())
+        .flatten();
+    match result {
+        Ok(finished) => settle(run, &finished, events),
+        Err(refused) => {
+            let interrupted = matches!(refused, Some(StartError::Interrupted(_)));
+            let (end, reason) = match refused {
+                Some(error) if interrupted => (RunEnd::Stopped, error.to_string()),
+                Some(error) => (RunEnd::Refused, error.to_string()),
+                None => (
+                    RunEnd::Fault,
+                    "a defect of the program ended the run; standard error of the server has the place".to_owned(),
+                ),
+            };
+            run.change(|meta| {
+                meta.state = RunState::Ended;
+                meta.end = Some(end);
+                meta.reason = reason;
+            });
+            let mut events = events;
+            add(run, &mut events, "state", &ended(&run.meta()));
+            if let Some(events) = events {
+                let _ = events.finish();
+            }
+        }
+    }
+}
+
+fn run_plan(
+    plan: wb_model::Plan,
+    settings: &Settings,
+    mut observer: Publisher<'_>,
+) -> Result<Finished, Option<StartError>> {
+    let run = observer.run;
+    observer.tell(News::State(RunState::Preparing));
+    let environment = Environment {
+        hints: (settings.hints)(&plan),
+        signals: run.signals.clone(),
+        steering: run.steering.clone(),
+        base: settings.grants.files.clone(),
+        shares_process: true,
+        ..Environment::default()
+    };
+    let mut extras = Extras {
+        progress: true,
+        ..Extras::default()
+    };
+    extras.capture.zone = TimeZone::system();
+    let prepared = prepare(plan, &environment, extras).map_err(Some)?;
+    run.resolved(prepared.plan());
+    for warning in prepared.warnings() {
+        observer.tell(News::Message(warning.clone()));
+    }
+    observer.tell(News::State(RunState::Armed));
+    prepared.run(&mut observer).map_err(Some)
+}
+
+/// Stores the report and its event.
+fn settle(run: &Run, finished: &Finished, events: Option<EventFile>) {
+    let report = &finished.report;
+    let end = match &finished.end {
+        End::Completed => RunEnd::Finished,
+        End::Signal(_) => RunEnd::Stopped,
+        End::Fault(_) => RunEnd::Fault,
+    };
+    run.change(|meta| {
+        meta.state = RunState::Ended;
+        meta.end = Some(end);
+        meta.verdict = Some(report.verdict);
+        meta.reason.clone_from(&report.reason);
+        meta.elapsed_ns = report.elapsed_ns;
+    });
+    run.show(Seen {
+        figures: report.timeline.last(),
+        snapshot: run.seen().snapshot.clone(),
+        report: Some(report.clone()),
+        ..Seen::default()
+    });
+    let mut events = events;
+    add(run, &mut events, "state", &ended(&run.meta()));
+    if let Err(error) = run.folder.write("report.json.zst", report) {
+        // It stays in memory and can still be read.
+        run.keep_report(report);
+        let text = format!("the report is kept in memory only: {error}");
+        add(
+            run,
+            &mut events,
+            "message",
+            &json!({ "text": text }).to_string(),
+        );
+    }
+    let data = json!({
+        "id": run.id,
+        "verdict": report.verdict,
+        "reason": report.reason,
+        "href": format!("/api/v1/runs/{}/report", run.id),
+    });
+    add(run, &mut events, "report", &data.to_string());
+    if let Some(events) = events {
+        let _ = events.finish();
+    }
+}
+
+/// Publishes an event, and stores it for as long as the disk takes it.
+fn add(run: &Run, events: &mut Option<EventFile>, name: &'static str, data: &str) {
+    let id = run.feed.push(name, data);
+    if let Some(file) = events
+        && file.add(id, name, data).is_err()
+    {
+        *events = None;
+    }
+}
+
+/// Observer of a run: hands everything to the publisher.
+struct Publisher<'a> {
+    news: Sender<News>,
+    waiting: Arc<AtomicUsize>,
+    /// The last moment of the timeline.
+    figures: Timeline,
+    run: &'a Arc<Run>,
+}
+
+impl Publisher<'_> {
+    fn tell(&self, news: News) {
+        // Sending fails only without a publisher.
+        let _ = self.news.send(news);
+    }
+}
+
+impl Observer for Publisher<'_> {
+    fn started(&mut self) {
+        self.run.begins();
+        self.tell(News::State(RunState::Running));
+    }
+
+    fn recorded(&mut self, timeline: &Timeline) {
+        self.run.course.offer(timeline);
+        self.figures = timeline.last();
+    }
+
+    fn view(&mut self, view: &View<'_>) {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= MOST_WAITING {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let figures = std::mem::take(&mut self.figures);
+        self.tell(News::View {
+            snapshot: Box::new(view.snapshot.clone()),
+            so_far: Box::new(view.report.clone()),
+            figures,
+        });
+    }
+}
+
+/// Publishes the news of a run until the run has ended. Returns the file of events.
+fn publish(run: &Run, arrivals: &Receiver<News>, waiting: &AtomicUsize) -> Option<EventFile> {
+    let mut events = run.folder.events().ok();
+    let mut saved: Option<Instant> = None;
+    for news in arrivals {
+        match news {
+            News::State(state) => set_state(run, &mut events, state),
+            News::Message(text) => {
+                add(
+                    run,
+                    &mut events,
+                    "message",
+                    &json!({ "text": text }).to_string(),
+                );
+            }
+            News::View {
+                snapshot,
+                so_far,
+                figures,
+            } => {
+                waiting.fetch_sub(1, Ordering::Relaxed);
+                if snapshot.phase == Phase::Drain {
+                    set_state(run, &mut events, RunState::Draining);
+                }
+                if let Ok(text) = serde_json::to_string(&snapshot) {
+                    add(run, &mut events, "snapshot", &text);
+                }
+                run.show(Seen {
+                    figures,
+                    snapshot: Some(*snapshot),
+                    so_far: Some(so_far.jobs_alone()),
+                    ..Seen::default()
+                });
+                if saved.is_none_or(|at| at.elapsed() >= SAVE) {
+                    saved = Some(Instant::now());
+                    let so_far = Report {
+                        verdict: Verdict::Incomplete,
+                        ..*so_far
+                    };
+                    // The history needs it only if this process is killed.
+                    let _ = run.folder.write_quickly("so-far.json", &so_far);
+                }
+            }
+        }
+    }
+    events
+}
+
+fn set_state(run: &Run, events: &mut Option<EventFile>, state: RunState) {
+    let mut is_new = false;
+    run.change(|meta| {
+        // The first state was set when the run left the queue.
+        is_new = meta.state != state || state == RunState::Preparing;
+        meta.state = state;
+        if state == RunState::Running && meta.started.is_none() {
+            meta.started = Some(Timestamp::now().to_string());
+        }
+    });
+    if is_new {
+        let meta = run.meta();
+        let _ = run.folder.write_quickly("run.json", &meta);
+        add(run, events, "state", &json!({ "state": state }).to_string());
+    }
+}

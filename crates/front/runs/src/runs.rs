@@ -1,0 +1,796 @@
+//! The current runs of a program: started, queued, stopped.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+use serde_json::json;
+use thiserror::Error;
+use wb_machine::{
+    HostError,
+    clock::{monotonic_ns, wall_ns},
+    link, locks,
+    netns::Namespace,
+    runs::Listed,
+};
+use wb_model::{
+    Plan, PlanError, Report, bench::SuitePlan, plan::Procedure, powers::PowerUse,
+    timeline::Timeline,
+};
+use wb_render::metrics::Seen;
+use wb_session::{PortHint, Signals, Steer, Steering};
+
+use crate::{
+    carry_out::carry_out,
+    concerns::{Concern, concerns},
+    feed::{Feed, NumberedEvent},
+    grants::{Grants, is_plain_name},
+    ports::{HeldPort, Holder, Ports, Waiting, matches, may_start},
+    store::{RunEnd, RunFolder, RunMeta, RunState, Store, StoreError},
+};
+
+/// Interval at which waiting runs look whether other processes have left their ports.
+const LOOK: Duration = Duration::from_millis(250);
+/// Free space in bytes that a new capture needs.
+const LEAST_FREE: u64 = 1 << 30;
+/// Time for which the figures of an ended run are still shown, so that each reader sees the last ones.
+const RECENT: Duration = Duration::from_secs(60);
+/// SIGINT, as which a run takes a request to stop.
+const INTERRUPT: i32 = 2;
+
+/// Settings of a program that runs plans.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Folder of the history.
+    pub state: PathBuf,
+    /// Number of ended runs to keep.
+    pub keep: usize,
+    /// Maximum number of runs at the same time.
+    pub most: usize,
+    /// Powers that plans may use.
+    pub grants: Grants,
+    /// Ports that plans may use, with `*` and `?`; empty: all.
+    pub ports: Vec<String>,
+    /// Local socket that takes requests to stop runs.
+    pub socket: Option<PathBuf>,
+    /// Returns what is known about the ports of a plan from outside of it, by place.
+    pub hints: fn(&Plan) -> BTreeMap<String, PortHint>,
+}
+
+/// Request for a run.
+#[derive(Clone, Debug, Default)]
+pub struct RunRequest {
+    /// The plan.
+    pub plan: Plan,
+    /// Name for people; may be empty.
+    pub name: String,
+    /// Labels for programs.
+    pub labels: BTreeMap<String, String>,
+    /// Time to wait for ports that are in use; without it, such a run is refused at once.
+    pub wait: Option<Duration>,
+    /// Owner for the run: it may use the ports of this owner.
+    pub owner: Option<String>,
+    /// Confirms that the network of a benchmark is isolated.
+    pub isolated: bool,
+}
+
+/// Reason why a run is refused.
+#[derive(Debug, Error)]
+pub enum Refusal {
+    /// The plan is invalid.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The plan uses powers that are not granted.
+    #[error("the plan uses powers that this server does not grant")]
+    Powers(Vec<PowerUse>),
+    /// Ports that plans may not use here.
+    #[error("this server does not offer these ports")]
+    Offered(Vec<String>),
+    /// The isolation of the network is not confirmed.
+    #[error(
+        "a benchmark overloads the device on purpose (RFC 6815); confirm that no other system uses the network"
+    )]
+    Concerns(Vec<Concern>),
+    /// Ports are in use.
+    #[error("ports are in use")]
+    Held(Vec<HeldPort>),
+    /// Too many runs are active.
+    #[error("{0} runs are active, the maximum of this server")]
+    Busy(usize),
+    /// The program ends.
+    #[error("the server is about to end")]
+    Stopping,
+    /// Too little disk space for a capture.
+    #[error("less than 1 GiB of disk space is free for captures")]
+    Full,
+    /// The run cannot be stored.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The machine refused a check.
+    #[error(transparent)]
+    Machine(#[from] HostError),
+}
+
+/// A current run.
+#[derive(Debug)]
+pub struct Run {
+    /// Name.
+    pub id: String,
+    /// Events.
+    pub feed: Feed,
+    pub(crate) folder: RunFolder,
+    pub(crate) signals: Signals,
+    pub(crate) steering: Steering,
+    pub(crate) course: Course,
+    meta: Mutex<RunMeta>,
+    /// Figures for readers of metrics.
+    seen: Mutex<Arc<Seen>>,
+    plan: Mutex<Arc<Plan>>,
+    /// The report, if it could not be stored.
+    report: Mutex<Option<Arc<Report>>>,
+    started: Mutex<Option<Instant>>,
+    stopping: AtomicBool,
+    /// Lets `wirebench ls` find the run.
+    _listed: Listed,
+}
+
+/// Figures of a run over time. They are copied on request only.
+#[derive(Debug, Default)]
+pub(crate) struct Course {
+    is_wanted: AtomicBool,
+    latest: Mutex<Option<Arc<Timeline>>>,
+    published: Condvar,
+}
+
+impl Course {
+    /// Takes over the figures so far, if a reader waits for them.
+    pub(crate) fn offer(&self, timeline: &Timeline) {
+        if self.is_wanted.swap(false, Ordering::Relaxed) {
+            *lock(&self.latest) = Some(Arc::new(timeline.clone()));
+            self.published.notify_all();
+        }
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Run {
+    /// Facts about the run at this moment.
+    #[must_use]
+    pub fn meta(&self) -> RunMeta {
+        let mut meta = lock(&self.meta).clone();
+        if meta.state != RunState::Ended
+            && let Some(started) = *lock(&self.started)
+        {
+            meta.elapsed_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        }
+        meta
+    }
+
+    /// The plan, with resolved addresses once the run is ready.
+    #[must_use]
+    pub fn plan(&self) -> Arc<Plan> {
+        Arc::clone(&lock(&self.plan))
+    }
+
+    pub(crate) fn resolved(&self, plan: &Plan) {
+        *lock(&self.plan) = Arc::new(plan.clone());
+    }
+
+    pub(crate) fn change(&self, change: impl FnOnce(&mut RunMeta)) {
+        change(&mut lock(&self.meta));
+    }
+
+    pub(crate) fn begins(&self) {
+        *lock(&self.started) = Some(Instant::now());
+    }
+
+    pub(crate) fn show(&self, seen: Seen) {
+        *lock(&self.seen) = Arc::new(seen);
+    }
+
+    pub(crate) fn seen(&self) -> Arc<Seen> {
+        Arc::clone(&lock(&self.seen))
+    }
+
+    pub(crate) fn keep_report(&self, report: &Report) {
+        *lock(&self.report) = Some(Arc::new(report.clone()));
+    }
+
+    /// The figures over time so far, as of the next interval. Waits for them for at most `patience`; `None` if the run
+    /// has no figures by then.
+    #[must_use]
+    pub fn course(&self, patience: Duration) -> Option<Arc<Timeline>> {
+        let mut latest = lock(&self.course.latest);
+        *latest = None;
+        self.course.is_wanted.store(true, Ordering::Relaxed);
+        let until = Instant::now() + patience;
+        while latest.is_none() && !self.feed.after(u64::MAX).over {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let woken = self.course.published.wait_timeout(latest, left.min(LOOK));
+            latest = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        latest.clone()
+    }
+
+    /// Requests a change of the rate. Returns false if the senders of the run cannot follow it.
+    pub fn steer(&self, wish: Steer) -> bool {
+        let follows = Steering::is_followed_by(&self.plan());
+        if follows {
+            self.steering.ask(wish);
+        }
+        follows
+    }
+
+    /// Asks the run to end in order, or without waiting for frames in flight. Repeated requests change nothing.
+    fn interrupt(&self, now: bool) {
+        if !self.stopping.swap(true, Ordering::Relaxed) {
+            self.signals.raise(INTERRUPT);
+        }
+        if now && !self.signals.hurry() {
+            self.signals.raise(INTERRUPT);
+        }
+    }
+}
+
+/// Run that waits for its ports.
+struct Queued {
+    waiting: Waiting,
+    run: Arc<Run>,
+    plan: Plan,
+    until: Instant,
+    wait: Duration,
+}
+
+#[derive(Default)]
+struct Table {
+    /// Current runs, queued ones included, and ended ones with a report that could not be stored.
+    runs: BTreeMap<String, Arc<Run>>,
+    queue: Vec<Queued>,
+    ports: Ports,
+    active: usize,
+    stopping: bool,
+    /// Runs that ended a short time ago, with their last figures.
+    recent: Vec<(Instant, String, Arc<Seen>)>,
+}
+
+struct Inner {
+    settings: Settings,
+    store: Store,
+    table: Mutex<Table>,
+    changed: Condvar,
+}
+
+/// The runs of a program.
+#[derive(Clone)]
+pub struct Runs(Arc<Inner>);
+
+impl Runs {
+    /// Opens the history, and makes ready for runs.
+    ///
+    /// # Errors
+    /// If the history cannot be used, or a thread cannot be started.
+    pub fn new(settings: Settings) -> Result<Self, StoreError> {
+        let store = Store::open(&settings.state, settings.keep)?;
+        let inner = Arc::new(Inner {
+            settings,
+            store,
+            table: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let queue = Arc::clone(&inner);
+        thread::Builder::new()
+            .name("wb-queue".to_owned())
+            .spawn(move || serve_queue(&queue))
+            .map_err(|cause| StoreError::File {
+                what: "start a thread for",
+                path: inner.settings.state.clone(),
+                cause,
+            })?;
+        Ok(Self(inner))
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// Checks a plan without opening anything: returns the plan with names for several jobs of a kind, the warnings, and what has to be
+    /// confirmed.
+    ///
+    /// # Errors
+    /// The reason why a run of the plan would be refused, apart from ports in use and concerns.
+    pub fn check(&self, plan: &Plan) -> Result<(Plan, Vec<String>, Vec<Concern>), Refusal> {
+        let mut plan = plan.clone();
+        let warnings = plan.validate()?;
+        self.0.admit(&plan)?;
+        let concerns = concerns(&plan)?;
+        plan.name_jobs();
+        Ok((plan, warnings, concerns))
+    }
+
+    /// Starts a run, or lets it wait for its ports.
+    ///
+    /// # Errors
+    /// The reason why it is refused. Nothing was opened then.
+    pub fn start(&self, request: RunRequest) -> Result<Arc<Run>, Refusal> {
+        let RunRequest {
+            mut plan,
+            name,
+            labels,
+            wait,
+            owner,
+            isolated,
+        } = request;
+        plan.validate()?;
+        self.0.admit(&plan)?;
+        if isolated && let Some(suite) = suite_of(&mut plan) {
+            suite.isolated = true;
+        }
+        let concerns = concerns(&plan)?;
+        if !concerns.is_empty() {
+            return Err(Refusal::Concerns(concerns));
+        }
+        if !plan.captures.is_empty() && self.0.store.free_bytes() < LEAST_FREE {
+            return Err(Refusal::Full);
+        }
+        let ports = ports_of(&plan);
+        let mut table = lock(&self.0.table);
+        if table.stopping {
+            return Err(Refusal::Stopping);
+        }
+        if wait.is_none() {
+            table.refuse_held(&ports, owner.as_deref())?;
+            if table.active >= self.0.settings.most {
+                return Err(Refusal::Busy(table.active));
+            }
+        }
+        let run = self
+            .0
+            .new_run(&mut plan, name, labels, owner.clone(), &ports)?;
+        table.runs.insert(run.id.clone(), Arc::clone(&run));
+        let waiting = Waiting {
+            id: run.id.clone(),
+            ports,
+            owner,
+        };
+        let wait = wait.unwrap_or_default();
+        table.queue.push(Queued {
+            waiting,
+            run: Arc::clone(&run),
+            plan,
+            until: Instant::now() + wait,
+            wait,
+        });
+        self.0.advance(&mut table);
+        self.0.changed.notify_all();
+        Ok(run)
+    }
+
+    /// A current run.
+    #[must_use]
+    pub fn current(&self, id: &str) -> Option<Arc<Run>> {
+        lock(&self.0.table).runs.get(id).cloned()
+    }
+
+    /// Facts about a run.
+    #[must_use]
+    pub fn get(&self, id: &str) -> Option<RunMeta> {
+        let current = self.current(id).map(|run| run.meta());
+        current.or_else(|| self.0.store.get(id))
+    }
+
+    /// All runs, the newest first.
+    #[must_use]
+    pub fn list(&self) -> Vec<RunMeta> {
+        let current: Vec<Arc<Run>> = lock(&self.0.table).runs.values().cloned().collect();
+        let mut all: BTreeMap<String, RunMeta> = (self.0.store.list().into_iter())
+            .map(|meta| (meta.id.clone(), meta))
+            .collect();
+        all.extend(current.iter().map(|run| (run.id.clone(), run.meta())));
+        all.into_values().rev().collect()
+    }
+
+    /// The plan of a run.
+    #[must_use]
+    pub fn plan(&self, id: &str) -> Option<Plan> {
+        let current = self.current(id).map(|run| (*run.plan()).clone());
+        current.or_else(|| {
+            self.0.store.get(id)?;
+            self.0.store.folder(id).read("plan.json")
+        })
+    }
+
+    /// The report of an ended run.
+    #[must_use]
+    pub fn report(&self, id: &str) -> Option<Report> {
+        let unsaved = self.current(id).and_then(|run| lock(&run.report).clone());
+        unsaved.map(|report| (*report).clone()).or_else(|| {
+            self.0.store.get(id)?;
+            self.0.store.folder(id).read("report.json.zst")
+        })
+    }
+
+    /// The events of an ended run.
+    #[must_use]
+    pub fn events(&self, id: &str) -> Vec<NumberedEvent> {
+        let known = self.0.store.get(id);
+        known.map_or_else(Vec::new, |_| self.0.store.folder(id).read_events())
+    }
+
+    /// Folder of the files that the captures of a run have written.
+    #[must_use]
+    pub fn files(&self, id: &str) -> Option<PathBuf> {
+        self.get(id).map(|_| self.0.store.folder(id).files())
+    }
+
+    /// Asks a run to end. Returns false if there is no such run; an ended run needs no more.
+    pub fn stop(&self, id: &str, now: bool) -> bool {
+        let mut table = lock(&self.0.table);
+        let place = table.queue.iter().position(|queued| queued.run.id == id);
+        if let Some(place) = place {
+            let queued = table.queue.remove(place);
+            self.0.refuse(
+                &mut table,
+                &queued.run,
+                RunEnd::Stopped,
+                "stopped before it started",
+            );
+            return true;
+        }
+        let current = table.runs.get(id).cloned();
+        drop(table);
+        match current {
+            Some(run) => run.interrupt(now),
+            None => return self.0.store.get(id).is_some(),
+        }
+        true
+    }
+
+    /// Removes an ended run from the history. Returns false if there is none.
+    pub fn remove(&self, id: &str) -> bool {
+        self.0.store.remove(id)
+    }
+
+    /// Gives a port to an owner for a time, or extends the lease. With `steals`, others lose the port, and a run of
+    /// theirs is stopped.
+    ///
+    /// # Errors
+    /// The user of the port.
+    pub fn own(&self, port: &str, owner: &str, time: Duration, steals: bool) -> Result<(), Holder> {
+        let now_ns = monotonic_ns();
+        let until_ns = now_ns.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        let mut table = lock(&self.0.table);
+        let stolen = table.ports.own(port, owner, until_ns, now_ns, steals)?;
+        drop(table);
+        if let Some(id) = stolen {
+            self.stop(&id, false);
+        }
+        Ok(())
+    }
+
+    /// Ends the lease of a port. Returns false if it is not of this owner.
+    pub fn disown(&self, port: &str, owner: &str) -> bool {
+        let ended = lock(&self.0.table).ports.disown(port, owner);
+        self.0.changed.notify_all();
+        ended
+    }
+
+    /// Returns true if plans may use a port here.
+    #[must_use]
+    pub fn offers(&self, port: &str) -> bool {
+        let globs = &self.0.settings.ports;
+        globs.is_empty() || globs.iter().any(|glob| matches(glob, port))
+    }
+
+    /// Returns true once new runs are refused.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        lock(&self.0.table).stopping
+    }
+
+    /// The user of a port: a run, an owner or another process.
+    #[must_use]
+    pub fn holder(&self, port: &str) -> Option<Holder> {
+        let held = lock(&self.0.table).ports.holder(port, None, monotonic_ns());
+        held.or_else(|| process_at(port))
+    }
+
+    /// Figures of the current runs and of those that ended within a minute, by their names, and the number of active runs.
+    #[must_use]
+    pub fn figures(&self) -> (usize, Vec<(String, Arc<Seen>)>) {
+        let table = lock(&self.0.table);
+        let recent = table.recent.iter();
+        let recent =
+            recent.filter(|(at, id, _)| at.elapsed() < RECENT && !table.runs.contains_key(id));
+        let mut all: Vec<_> = recent
+            .map(|(_, id, seen)| (id.clone(), Arc::clone(seen)))
+            .collect();
+        all.extend(table.runs.values().map(|run| (run.id.clone(), run.seen())));
+        (table.active, all)
+    }
+
+    /// Refuses new runs, stops the current ones, and waits until they have ended, for at most this time. Returns true if
+    /// all have.
+    pub fn end(&self, patience: Duration) -> bool {
+        let mut table = lock(&self.0.table);
+        table.stopping = true;
+        let runs: Vec<String> = table.runs.keys().cloned().collect();
+        drop(table);
+        for id in &runs {
+            self.stop(id, false);
+        }
+        self.0.changed.notify_all();
+        let until = Instant::now() + patience;
+        let mut table = lock(&self.0.table);
+        while table.active > 0 {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let woken = self.0.changed.wait_timeout(table, left);
+            table = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+}
+
+impl Table {
+    /// Refuses a run if its ports are in use, or wanted by runs that wait.
+    fn refuse_held(&self, ports: &BTreeSet<String>, owner: Option<&str>) -> Result<(), Refusal> {
+        let mut held = self.ports.holders(ports, owner, monotonic_ns());
+        for queued in &self.queue {
+            let both = queued.waiting.ports.intersection(ports);
+            held.extend(both.map(|port| HeldPort {
+                port: port.clone(),
+                held_by: Holder::Run(queued.run.id.clone()),
+            }));
+        }
+        held.extend(processes_at(ports));
+        match held.is_empty() {
+            true => Ok(()),
+            false => Err(Refusal::Held(held)),
+        }
+    }
+}
+
+impl Inner {
+    /// Checks what a plan may do here.
+    fn admit(&self, plan: &Plan) -> Result<(), Refusal> {
+        let refused = self.settings.grants.refused(plan);
+        if !refused.is_empty() {
+            return Err(Refusal::Powers(refused));
+        }
+        let globs = &self.settings.ports;
+        let is_offered = |port: &String| globs.iter().any(|glob| matches(glob, port));
+        let refused: Vec<String> = ports_of(plan)
+            .into_iter()
+            .filter(|port| !globs.is_empty() && !is_offered(port))
+            .collect();
+        match refused.is_empty() {
+            true => Ok(()),
+            false => Err(Refusal::Offered(refused)),
+        }
+    }
+
+    fn new_run(
+        &self,
+        plan: &mut Plan,
+        name: String,
+        labels: BTreeMap<String, String>,
+        owner: Option<String>,
+        ports: &BTreeSet<String>,
+    ) -> Result<Arc<Run>, Refusal> {
+        let now = Timestamp::now();
+        let stamp = now.strftime("%Y%m%dT%H%M%S").to_string();
+        let target = wb_render::plan_target(plan);
+        let socket = self.settings.socket.as_deref();
+        let listed = Listed::new(&stamp, &plan.kind, &target, wall_ns(), socket);
+        let id = listed
+            .id()
+            .map_or_else(|| self.free_name(&stamp), str::to_owned);
+        let meta = RunMeta {
+            id: id.clone(),
+            name,
+            kind: plan.kind.clone(),
+            target,
+            ports: ports.iter().cloned().collect(),
+            labels,
+            owner,
+            state: RunState::Queued,
+            end: None,
+            verdict: None,
+            reason: String::new(),
+            requested: now.to_string(),
+            started: None,
+            elapsed_ns: 0,
+        };
+        let folder = self.store.create(&meta, plan)?;
+        for capture in &mut plan.captures {
+            if let Some(output) = capture.output.as_mut().filter(|o| is_plain_name(&o.path)) {
+                output.path = folder.files().join(&output.path).display().to_string();
+            }
+        }
+        Ok(Arc::new(Run {
+            id,
+            feed: Feed::default(),
+            folder,
+            signals: Signals::none(),
+            steering: Steering::default(),
+            course: Course::default(),
+            meta: Mutex::new(meta),
+            seen: Mutex::default(),
+            plan: Mutex::new(Arc::new(plan.clone())),
+            report: Mutex::default(),
+            started: Mutex::default(),
+            stopping: AtomicBool::new(false),
+            _listed: listed,
+        }))
+    }
+
+    /// A name of this second that no run has.
+    fn free_name(&self, stamp: &str) -> String {
+        let mut names = (0..=u16::MAX).map(|n| format!("{stamp}-{n:04x}"));
+        let free = names.find(|name| !self.store.folder(name).files().exists());
+        free.unwrap_or_else(|| stamp.to_owned())
+    }
+
+    /// Starts the queued runs with free ports, and refuses those that have waited for their whole time.
+    fn advance(self: &Arc<Self>, table: &mut Table) {
+        let now = Instant::now();
+        let waiting: Vec<Waiting> = table.queue.iter().map(|q| q.waiting.clone()).collect();
+        let free = match table.stopping {
+            true => 0,
+            false => self.settings.most.saturating_sub(table.active),
+        };
+        for id in may_start(&waiting, &table.ports, free, monotonic_ns()) {
+            let place = table.queue.iter().position(|q| q.run.id == id);
+            let Some(place) = place else { continue };
+            if processes_at(&table.queue[place].waiting.ports)
+                .next()
+                .is_none()
+            {
+                let queued = table.queue.remove(place);
+                self.spawn(table, queued);
+            }
+        }
+        let late = |queued: &Queued| queued.until <= now;
+        while let Some(place) = table.queue.iter().position(late) {
+            let queued = table.queue.remove(place);
+            let owner = queued.waiting.owner.as_deref();
+            let ports = &queued.waiting.ports;
+            let mut held = table.ports.holders(ports, owner, monotonic_ns());
+            held.extend(processes_at(ports));
+            let held: Vec<String> = held.iter().map(ToString::to_string).collect();
+            let why = match held.is_empty() {
+                true => format!("{} runs were active", table.active),
+                false => held.join(", "),
+            };
+            let reason = format!("waited for {} s: {why}", queued.wait.as_secs_f64());
+            self.refuse(table, &queued.run, RunEnd::Refused, &reason);
+        }
+    }
+
+    /// Ends a run that never started.
+    fn refuse(&self, table: &mut Table, run: &Arc<Run>, end: RunEnd, reason: &str) {
+        run.change(|meta| {
+            meta.state = RunState::Ended;
+            meta.end = Some(end);
+            meta.reason = reason.to_owned();
+        });
+        run.feed.push("state", &ended(&run.meta()));
+        self.finish(table, run);
+    }
+
+    /// Moves an ended run into the history.
+    fn finish(&self, table: &mut Table, run: &Arc<Run>) {
+        let meta = run.meta();
+        table.recent.retain(|(at, ..)| at.elapsed() < RECENT);
+        table
+            .recent
+            .push((Instant::now(), run.id.clone(), run.seen()));
+        let is_stored = lock(&run.report).is_none() && run.folder.write("run.json", &meta).is_ok();
+        if is_stored {
+            run.folder.forget_so_far();
+            self.store.add(meta);
+            table.runs.remove(&run.id);
+        }
+        run.feed.close();
+        self.changed.notify_all();
+    }
+
+    /// Starts a run in a new thread.
+    fn spawn(self: &Arc<Self>, table: &mut Table, queued: Queued) {
+        let Queued {
+            waiting, run, plan, ..
+        } = queued;
+        table.ports.take(&waiting.ports, &run.id);
+        table.active += 1;
+        run.change(|meta| meta.state = RunState::Preparing);
+        let (inner, carried) = (Arc::clone(self), Arc::clone(&run));
+        let work = move || {
+            carry_out(&carried, plan, &inner.settings);
+            let mut table = lock(&inner.table);
+            table.active -= 1;
+            table.ports.release(&carried.id);
+            inner.finish(&mut table, &carried);
+            inner.advance(&mut table);
+        };
+        let name = format!("wb-run{}", run.id.get(15..).unwrap_or_default());
+        if let Err(error) = thread::Builder::new().name(name).spawn(work) {
+            table.active -= 1;
+            table.ports.release(&run.id);
+            let reason = format!("cannot start a thread: {error}");
+            self.refuse(table, &run, RunEnd::Refused, &reason);
+        }
+    }
+}
+
+/// Data of the event of a run that has ended.
+pub(crate) fn ended(meta: &RunMeta) -> String {
+    json!({ "state": meta.state, "end": meta.end, "reason": meta.reason }).to_string()
+}
+
+/// Looks after waiting runs until the program ends.
+fn serve_queue(inner: &Arc<Inner>) {
+    let mut table = lock(&inner.table);
+    while !table.stopping {
+        inner.advance(&mut table);
+        let next = match table.queue.is_empty() {
+            true => Duration::from_secs(3600),
+            false => LOOK,
+        };
+        let woken = inner.changed.wait_timeout(table, next);
+        table = woken.unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+fn suite_of(plan: &mut Plan) -> Option<&mut SuitePlan> {
+    match &mut plan.procedure {
+        Some(Procedure::Suite(suite)) => Some(suite),
+        _ => None,
+    }
+}
+
+/// Ports that runs of a plan use alone: interfaces and links in memory.
+fn ports_of(plan: &Plan) -> BTreeSet<String> {
+    let interfaces = plan.locators().filter(|locator| locator.is_interface());
+    interfaces.map(wb_model::Locator::place).collect()
+}
+
+/// Other processes that use these ports.
+fn processes_at(ports: &BTreeSet<String>) -> impl Iterator<Item = HeldPort> {
+    ports.iter().filter_map(|port| {
+        Some(HeldPort {
+            port: port.clone(),
+            held_by: process_at(port)?,
+        })
+    })
+}
+
+/// Another process that uses the queues of a port.
+fn process_at(port: &str) -> Option<Holder> {
+    let (namespace, name) = match port.split_once('/') {
+        Some((node, name)) => (Namespace::named(node), name),
+        None => (Namespace::current(), port),
+    };
+    // A port that cannot be read is reported when it is opened.
+    let namespace = namespace.ok()?;
+    let link = link::link_by_name(&namespace, name).ok()?;
+    let others = locks::others_at(&namespace, link.index).ok()?;
+    others.into_iter().next().map(Holder::Process)
+}

@@ -1,0 +1,481 @@
+//! Runs on disk: facts about each run, its plan, its events and its report.
+//!
+//! A run is a folder `runs/ID` with `run.json`, `plan.json`, `events.jsonl.zst`, `report.json.zst` and the folder
+//! `files` of its captures. While it lasts, `so-far.json` has the report so far. Files are written under another name
+//! and renamed, so a file is whole or absent. The folders are the index; it is read once, at the start.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, DirBuilder, File},
+    io::{self, BufRead as _, Write as _},
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use rustix::fs::{FlockOperation, flock};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use thiserror::Error;
+use wb_model::{Plan, Report, Verdict};
+
+use crate::feed::NumberedEvent;
+
+/// Compression level of reports and events.
+const LEVEL: i32 = 3;
+/// Reason in the report of a run that a server left behind.
+const LEFT_BEHIND: &str = "the server ended";
+
+/// State of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RunState {
+    /// It waits for its ports, or for other runs to end.
+    Queued,
+    /// Ports are opened and neighbours are searched.
+    Preparing,
+    /// It is ready to start.
+    Armed,
+    /// It sends, receives or captures.
+    Running,
+    /// It waits for frames in flight.
+    Draining,
+    /// It has ended.
+    Ended,
+}
+
+/// Way in which a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RunEnd {
+    /// It ended as planned.
+    Finished,
+    /// It was stopped.
+    Stopped,
+    /// A fault ended it.
+    Fault,
+    /// It never started; `reason` says why.
+    Refused,
+}
+
+/// Facts about a run, without its report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunMeta {
+    /// Name: time of the request and four hexadecimal digits.
+    pub id: String,
+    /// Name that the requester chose.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Kind, such as `trial`.
+    pub kind: String,
+    /// Ports, URLs or servers, for people.
+    pub target: String,
+    /// Ports of the run, `NODE/IF` or `IF`.
+    pub ports: Vec<String>,
+    /// Labels that the requester chose.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Owner of the ports that it uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// State.
+    pub state: RunState,
+    /// Way in which it ended, once it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<RunEnd>,
+    /// Verdict, once it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// Reason for the verdict, or why the run was refused.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Time of the request, RFC 3339.
+    pub requested: String,
+    /// Start, RFC 3339, once it has started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<String>,
+    /// Time since the start, in ns; of an ended run its duration.
+    pub elapsed_ns: u64,
+}
+
+/// Failure of the store.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// A file operation failed.
+    #[error("cannot {what} {path}: {cause}")]
+    File {
+        /// Operation, such as `write`.
+        what: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        cause: io::Error,
+    },
+    /// Another server uses the folder.
+    #[error("{0} is used by another server; give another folder with --state")]
+    InUse(PathBuf),
+}
+
+fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |cause| StoreError::File { what, path, cause }
+}
+
+/// Ended runs on disk, and the folders of current ones.
+#[derive(Debug)]
+pub struct Store {
+    runs: PathBuf,
+    keep: usize,
+    /// Ended runs, by their names, which are in the order of their times.
+    index: Mutex<BTreeMap<String, RunMeta>>,
+    /// Keeps other servers out.
+    _lock: File,
+}
+
+impl Store {
+    /// Opens the folder and reads its index. Runs that a server left behind get a report of what was known last.
+    ///
+    /// # Errors
+    /// If another server uses the folder, or it cannot be used.
+    pub fn open(folder: &Path, keep: usize) -> Result<Self, StoreError> {
+        let runs = folder.join("runs");
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o700);
+        builder.create(&runs).map_err(failed("make", &runs))?;
+        let path = folder.join("lock");
+        let mut options = File::options();
+        let options = options.create(true).truncate(false).write(true);
+        let lock = options.open(&path).map_err(failed("open", &path))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| StoreError::InUse(folder.to_owned()))?;
+        let store = Self {
+            runs,
+            keep,
+            index: Mutex::default(),
+            _lock: lock,
+        };
+        let mut index = BTreeMap::new();
+        let entries = fs::read_dir(&store.runs).map_err(failed("read", &store.runs))?;
+        for entry in entries.flatten() {
+            let folder = RunFolder(entry.path());
+            // A folder without this file was made by a server that ended at this moment.
+            let Some(mut meta) = folder.read::<RunMeta>("run.json") else {
+                continue;
+            };
+            if meta.state != RunState::Ended {
+                folder.recover(&mut meta);
+            }
+            index.insert(meta.id.clone(), meta);
+        }
+        *store.lock() = index;
+        store.remove_oldest();
+        Ok(store)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, RunMeta>> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Folder of a run. The name must be one of this store or of [`Store::create`].
+    pub(crate) fn folder(&self, id: &str) -> RunFolder {
+        RunFolder(self.runs.join(id))
+    }
+
+    /// Makes the folder of a new run.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn create(&self, meta: &RunMeta, plan: &Plan) -> Result<RunFolder, StoreError> {
+        let folder = self.folder(&meta.id);
+        let files = folder.files();
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o700);
+        builder.create(&files).map_err(failed("make", &files))?;
+        folder.write("plan.json", plan)?;
+        folder.write("run.json", meta)?;
+        Ok(folder)
+    }
+
+    /// Adds an ended run to the index. Its files have been written.
+    pub(crate) fn add(&self, meta: RunMeta) {
+        self.lock().insert(meta.id.clone(), meta);
+        self.remove_oldest();
+    }
+
+    fn remove_oldest(&self) {
+        let mut index = self.lock();
+        while index.len() > self.keep
+            && let Some((id, _)) = index.pop_first()
+        {
+            let _ = fs::remove_dir_all(self.runs.join(id));
+        }
+    }
+
+    /// The ended runs, the newest first.
+    #[must_use]
+    pub fn list(&self) -> Vec<RunMeta> {
+        self.lock().values().rev().cloned().collect()
+    }
+
+    /// An ended run.
+    #[must_use]
+    pub fn get(&self, id: &str) -> Option<RunMeta> {
+        self.lock().get(id).cloned()
+    }
+
+    /// Removes an ended run. Returns false if there is none.
+    pub fn remove(&self, id: &str) -> bool {
+        let known = self.lock().remove(id).is_some();
+        if known {
+            let _ = fs::remove_dir_all(self.runs.join(id));
+        }
+        known
+    }
+
+    /// Free space for the runs in bytes.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        rustix::fs::statvfs(&self.runs).map_or(u64::MAX, |found| found.f_bavail * found.f_frsize)
+    }
+}
+
+/// Folder of one run.
+#[derive(Clone, Debug)]
+pub(crate) struct RunFolder(PathBuf);
+
+impl RunFolder {
+    /// Folder of the files that captures write.
+    pub(crate) fn files(&self) -> PathBuf {
+        self.0.join("files")
+    }
+
+    /// Writes a document under another name and renames it. It is on the disk when this returns.
+    pub(crate) fn write<T: Serialize>(&self, name: &str, document: &T) -> Result<(), StoreError> {
+        self.write_with(name, document, File::sync_all)
+    }
+
+    /// Writes a document that need not survive a crash of the machine.
+    pub(crate) fn write_quickly<T: Serialize>(
+        &self,
+        name: &str,
+        document: &T,
+    ) -> Result<(), StoreError> {
+        self.write_with(name, document, |_| Ok(()))
+    }
+
+    fn write_with<T: Serialize>(
+        &self,
+        name: &str,
+        document: &T,
+        sync: impl FnOnce(&File) -> io::Result<()>,
+    ) -> Result<(), StoreError> {
+        let path = self.0.join(name);
+        let text = serde_json::to_vec(document).map_err(io::Error::other);
+        let text = text.map_err(failed("write", &path))?;
+        let text = match name.ends_with(".zst") {
+            true => zstd::encode_all(&text[..], LEVEL).map_err(failed("write", &path))?,
+            false => text,
+        };
+        let part = self.0.join(format!("{name}.part"));
+        let written = File::create(&part).and_then(|mut file| {
+            file.write_all(&text)?;
+            sync(&file)?;
+            fs::rename(&part, &path)
+        });
+        written.map_err(failed("write", &path))
+    }
+
+    /// Reads a document.
+    pub(crate) fn read<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        let file = File::open(self.0.join(name)).ok()?;
+        let file = io::BufReader::new(file);
+        match name.ends_with(".zst") {
+            true => serde_json::from_reader(zstd::Decoder::new(file).ok()?).ok(),
+            false => serde_json::from_reader(file).ok(),
+        }
+    }
+
+    /// Removes the report so far, once there is the report.
+    pub(crate) fn forget_so_far(&self) {
+        let _ = fs::remove_file(self.0.join("so-far.json"));
+    }
+
+    /// Makes the report of a run that its server left behind.
+    fn recover(&self, meta: &mut RunMeta) {
+        let so_far: Option<Report> = self.read("so-far.json");
+        meta.end = Some(match so_far.is_some() {
+            true => RunEnd::Fault,
+            false => RunEnd::Refused,
+        });
+        meta.state = RunState::Ended;
+        meta.verdict = Some(Verdict::Incomplete);
+        meta.reason = LEFT_BEHIND.to_owned();
+        if let Some(mut report) = so_far {
+            report.verdict = Verdict::Incomplete;
+            report.reason = LEFT_BEHIND.to_owned();
+            meta.elapsed_ns = report.elapsed_ns;
+            // The next start tries again.
+            if self.write("report.json.zst", &report).is_err() {
+                return;
+            }
+        }
+        if self.write("run.json", meta).is_ok() {
+            self.forget_so_far();
+        }
+    }
+
+    /// Begins the file of events.
+    pub(crate) fn events(&self) -> Result<EventFile, StoreError> {
+        let path = self.0.join("events.jsonl.zst");
+        let file = File::create(&path).map_err(failed("write", &path))?;
+        let encoder = zstd::Encoder::new(file, LEVEL).map_err(failed("write", &path))?;
+        Ok(EventFile { encoder, path })
+    }
+
+    /// The events of an ended run, as far as they were written.
+    pub(crate) fn read_events(&self) -> Vec<NumberedEvent> {
+        let decoder = File::open(self.0.join("events.jsonl.zst")).and_then(zstd::Decoder::new);
+        let Ok(decoder) = decoder else {
+            return Vec::new();
+        };
+        let lines = io::BufReader::new(decoder).lines();
+        // A server that was killed left the stream without its end.
+        let lines = lines.map_while(Result::ok);
+        lines.filter_map(|line| event_of(&line)).collect()
+    }
+}
+
+/// Names of events.
+pub(crate) const EVENTS: [&str; 4] = ["state", "snapshot", "message", "report"];
+
+/// The event of a line `ID NAME JSON`.
+fn event_of(line: &str) -> Option<NumberedEvent> {
+    let mut words = line.splitn(3, ' ');
+    let (id, name, data) = (words.next()?, words.next()?, words.next()?);
+    Some(NumberedEvent {
+        id: id.parse().ok()?,
+        name: EVENTS.into_iter().find(|known| *known == name)?,
+        data: data.into(),
+    })
+}
+
+/// File of a run's events.
+pub(crate) struct EventFile {
+    encoder: zstd::Encoder<'static, File>,
+    path: PathBuf,
+}
+
+impl EventFile {
+    /// Adds an event. It is in the file when this returns, also if the process is killed after it.
+    pub(crate) fn add(&mut self, id: u64, name: &str, data: &str) -> Result<(), StoreError> {
+        let added = writeln!(self.encoder, "{id} {name} {data}");
+        added
+            .and_then(|()| self.encoder.flush())
+            .map_err(failed("write", &self.path))
+    }
+
+    /// Ends the file.
+    pub(crate) fn finish(self) -> Result<(), StoreError> {
+        let path = self.path;
+        let finished = self.encoder.finish().and_then(|file| file.sync_all());
+        finished.map_err(failed("write", &path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn meta(id: &str, state: RunState) -> RunMeta {
+        RunMeta {
+            id: id.to_owned(),
+            name: String::new(),
+            kind: "trial".to_owned(),
+            target: "a and b".to_owned(),
+            ports: vec!["a".to_owned(), "b".to_owned()],
+            labels: BTreeMap::new(),
+            owner: None,
+            state,
+            end: None,
+            verdict: None,
+            reason: String::new(),
+            requested: "2026-11-29T20:00:00Z".to_owned(),
+            started: None,
+            elapsed_ns: 0,
+        }
+    }
+
+    #[test]
+    fn ended_runs_are_kept_in_order_and_the_oldest_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), 2).unwrap();
+        for id in ["3", "1", "2"] {
+            let meta = meta(id, RunState::Ended);
+            store.create(&meta, &Plan::default()).unwrap();
+            store.add(meta);
+        }
+        let ids = |store: &Store| store.list().into_iter().map(|m| m.id).collect::<Vec<_>>();
+        assert_eq!(ids(&store), ["3", "2"]);
+        assert!(!store.folder("1").files().exists());
+        assert!(matches!(
+            Store::open(folder.path(), 2),
+            Err(StoreError::InUse(_))
+        ));
+        drop(store);
+        let store = Store::open(folder.path(), 2).unwrap();
+        assert_eq!(ids(&store), ["3", "2"]);
+        assert!(store.remove("3") && !store.remove("3"));
+        assert_eq!(ids(&store), ["2"]);
+    }
+
+    #[test]
+    fn a_run_that_was_left_behind_keeps_what_was_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), 9).unwrap();
+        for id in ["known", "new"] {
+            let run = store
+                .create(&meta(id, RunState::Running), &Plan::default())
+                .unwrap();
+            if id == "known" {
+                let mut report = Report {
+                    elapsed_ns: 7,
+                    ..Report::default()
+                };
+                report.totals.offered_frames = Some(5);
+                run.write("so-far.json", &report).unwrap();
+                let mut events = run.events().unwrap();
+                events.add(1, "state", "{\"state\":\"running\"}").unwrap();
+                events.add(2, "snapshot", "{ }").unwrap();
+                // Killed: the file is never finished.
+                std::mem::forget(events);
+            }
+        }
+        // A folder without anything in it.
+        fs::create_dir(folder.path().join("runs/empty")).unwrap();
+        drop(store);
+        for _ in 0..2 {
+            let store = Store::open(folder.path(), 9).unwrap();
+            let known = store.get("known").unwrap();
+            assert_eq!(
+                (known.state, known.end),
+                (RunState::Ended, Some(RunEnd::Fault))
+            );
+            assert_eq!(
+                (known.verdict, known.elapsed_ns),
+                (Some(Verdict::Incomplete), 7)
+            );
+            assert_eq!(known.reason, "the server ended");
+            let report: Report = store.folder("known").read("report.json.zst").unwrap();
+            assert_eq!(report.totals.offered_frames, Some(5));
+            assert_eq!(report.verdict, Verdict::Incomplete);
+            let events = store.folder("known").read_events();
+            assert_eq!(events.len(), 2);
+            assert_eq!(
+                (events[1].id, events[1].name, &*events[1].data),
+                (2, "snapshot", "{ }")
+            );
+            assert_eq!(store.get("new").unwrap().end, Some(RunEnd::Refused));
+            assert_eq!(store.list().len(), 2);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Runs over ports in memory, several at once, without a network.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+
+use wb_model::{Plan, Report, Verdict, text::plan_from_toml};
+use wb_runs::{Grants, Refusal, Run, RunEnd, RunRequest, RunState, Runs, Settings};
+use wb_session::{Environment, View};
+use wb_testing::eventually_within;
+
+/// Longest time for what happens soon.
+const SOON: Duration = Duration::from_secs(60);
+
+fn settings(state: &Path, most: usize) -> Settings {
+    Settings {
+        state: state.to_owned(),
+        keep: 100,
+        most,
+        grants: Grants::default(),
+        ports: Vec::new(),
+        socket: None,
+        hints: |_| BTreeMap::new(),
+    }
+}
+
+fn plan(text: &str) -> Plan {
+    let ports = "[[port]]\nname = \"a\"\nlocator = \"memory:x\"\n[[port]]\nname = \"b\"\nlocator = \"memory:x\"\n";
+    plan_from_toml("plan", &format!("{ports}{text}")).unwrap()
+}
+
+/// Sends frames for a time, or until it is stopped.
+fn traffic(amount: &str) -> Plan {
+    plan(&format!(
+        "[[traffic]]\ntx = \"a\"\nrx = \"b\"\ncatch_up = \"10s\"\n{amount}\n[[traffic.stream]]\nrate = \"2kpps\"\nflows = 3\n"
+    ))
+}
+
+fn request(plan: Plan) -> RunRequest {
+    RunRequest {
+        plan,
+        ..RunRequest::default()
+    }
+}
+
+fn wait_for_end(run: &Run) {
+    eventually_within(SOON, "it ends", || run.feed.after(u64::MAX).over);
+}
+
+fn wait_for(run: &Run, state: RunState) {
+    eventually_within(SOON, "its state", || run.meta().state == state);
+}
+
+/// Names of the events so far.
+fn events(run: &Run) -> Vec<&'static str> {
+    run.feed
+        .after(0)
+        .events
+        .iter()
+        .map(|event| event.name)
+        .collect()
+}
+
+#[test]
+fn a_run_measures_what_it_measures_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::new(settings(folder.path(), 4)).unwrap();
+    let mut plan = traffic("count = 500");
+    plan.first_flow = Some(7);
+    let alone = wb_session::run(plan.clone(), &Environment::default(), &mut |_: &View<
+        '_,
+    >| {});
+    let alone: Report = alone.unwrap().report;
+    // Several at once.
+    let started: Vec<Arc<Run>> = (0..3)
+        .map(|_| runs.start(request(plan.clone())).unwrap())
+        .collect();
+    for run in &started {
+        wait_for_end(run);
+        let report = runs.report(&run.id).unwrap();
+        assert_eq!(report.totals.offered_frames, Some(500));
+        assert_eq!(report.totals.received_frames, alone.totals.received_frames);
+        assert_eq!(report.totals.lost_frames, Some(0));
+        assert_eq!(report.plan, alone.plan);
+        let meta = runs.get(&run.id).unwrap();
+        assert_eq!(
+            (meta.state, meta.end),
+            (RunState::Ended, Some(RunEnd::Finished))
+        );
+        assert_eq!(meta.verdict, Some(Verdict::Completed));
+        let names = events(run);
+        assert_eq!(names[..3], ["state"; 3]);
+        assert_eq!(names[names.len() - 2..], ["state", "report"]);
+        // The disk has the same events.
+        assert_eq!(runs.events(&run.id), run.feed.after(0).events);
+    }
+    let ids: Vec<String> = runs.list().into_iter().map(|meta| meta.id).collect();
+    assert_eq!(ids.len(), 3);
+    assert!(ids.is_sorted_by(|a, b| a > b), "{ids:?}");
+}
+
+#[test]
+fn runs_wait_for_others_and_are_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::new(settings(folder.path(), 1)).unwrap();
+    let first = runs.start(request(traffic(""))).unwrap();
+    assert!(matches!(
+        runs.start(request(traffic(""))),
+        Err(Refusal::Busy(1))
+    ));
+    let waiting = |wait| RunRequest {
+        wait: Some(wait),
+        ..request(traffic(""))
+    };
+    let second = runs.start(waiting(SOON)).unwrap();
+    let stopped = runs.start(waiting(SOON)).unwrap();
+    let late = runs.start(waiting(Duration::from_millis(20))).unwrap();
+    wait_for_end(&late);
+    let refused = runs.get(&late.id).unwrap();
+    assert_eq!(refused.end, Some(RunEnd::Refused));
+    assert!(
+        refused.reason.contains("1 runs were active"),
+        "{}",
+        refused.reason
+    );
+    assert!(runs.stop(&stopped.id, false));
+    assert_eq!(runs.get(&stopped.id).unwrap().end, Some(RunEnd::Stopped));
+    assert_eq!(second.meta().state, RunState::Queued);
+    wait_for(&first, RunState::Running);
+    for _ in 0..3 {
+        // Repeated requests do not hurry.
+        assert!(runs.stop(&first.id, false));
+    }
+    wait_for_end(&first);
+    let report = runs.report(&first.id).unwrap();
+    assert_eq!(report.verdict, Verdict::Incomplete);
+    assert_eq!(report.totals.lost_frames, Some(0));
+    wait_for(&second, RunState::Running);
+    assert!(second.course(SOON).is_some_and(|course| !course.is_empty()));
+    // All runs end with the program.
+    assert!(runs.end(SOON));
+    assert_eq!(runs.get(&second.id).unwrap().end, Some(RunEnd::Stopped));
+    assert!(runs.report(&second.id).is_some());
+    assert!(matches!(
+        runs.start(request(traffic("count = 1"))),
+        Err(Refusal::Stopping)
+    ));
+    assert!(!runs.stop("nobody", false));
+}
+
+#[test]
+fn a_run_that_cannot_start_is_kept_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::new(settings(folder.path(), 4)).unwrap();
+    let missing = "[[port]]\nname = \"a\"\nlocator = \"nosuch0\"\n[[traffic]]\ntx = \"a\"\ncount = 1\n[[traffic.stream]]\n";
+    let plan = plan_from_toml("plan", missing).unwrap();
+    let run = runs.start(request(plan.clone())).unwrap();
+    wait_for_end(&run);
+    let meta = runs.get(&run.id).unwrap();
+    assert_eq!(meta.end, Some(RunEnd::Refused));
+    assert!(meta.reason.contains("nosuch0"), "{}", meta.reason);
+    assert!(runs.report(&run.id).is_none());
+    let last = run.feed.after(0).events.pop().unwrap();
+    assert!(last.data.contains("refused"), "{}", last.data);
+    // Its port is free again.
+    assert!(runs.start(request(plan)).is_ok());
+    let invalid = RunRequest::default();
+    assert!(matches!(runs.start(invalid), Err(Refusal::Plan(_))));
+}
+
+#[test]
+fn captures_write_into_the_folder_of_their_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::new(settings(folder.path(), 4)).unwrap();
+    let capture = "[[capture]]\nports = [\"b\"]\noutput = { path = \"all.pcap\" }\n";
+    let text = "[[traffic]]\ntx = \"a\"\ncount = 5\n[[traffic.stream]]\nrate = \"1kpps\"\n";
+    let run = runs
+        .start(request(plan(&format!("{text}{capture}"))))
+        .unwrap();
+    wait_for_end(&run);
+    let meta = runs.get(&run.id).unwrap();
+    assert_eq!(meta.end, Some(RunEnd::Finished), "{}", meta.reason);
+    let files = runs.files(&run.id).unwrap();
+    assert!(files.join("all.pcap").metadata().unwrap().len() > 24);
+    for path in ["/tmp/x.pcap", "../x.pcap"] {
+        let capture = capture.replace("all.pcap", path);
+        let refused = runs.start(request(plan(&format!("{text}{capture}"))));
+        assert!(matches!(refused, Err(Refusal::Powers(_))), "{path}");
+    }
+}

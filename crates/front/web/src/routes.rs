@@ -1,0 +1,256 @@
+//! All requests. The router and the OpenAPI document are made from this table.
+
+use axum::{
+    Json, Router,
+    extract::DefaultBodyLimit,
+    http::StatusCode,
+    middleware,
+    routing::{MethodRouter, delete, get, post, put},
+};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::Value;
+use wb_model::{Plan, Report, Snapshot, timeline::Timeline};
+use wb_runs::RunMeta;
+
+use crate::{
+    access::{self, Access},
+    answer::ApiError,
+    guard, host, openapi,
+    runs::{self, App},
+    tokens::Role,
+};
+
+/// Maximum size of a body, in bytes.
+const MOST_BODY: usize = 64 << 20;
+
+/// Makes the schema of a type.
+pub(crate) type Shape = fn(&mut SchemaGenerator) -> Schema;
+
+fn shape<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+/// Contents of a body.
+pub(crate) enum Body {
+    /// A JSON document.
+    Json(Shape),
+    /// Another type.
+    Of(&'static str),
+    /// No body.
+    Empty,
+}
+
+/// One kind of request.
+pub(crate) struct Route {
+    pub(crate) method: &'static str,
+    pub(crate) path: &'static str,
+    /// Its effect, in one sentence.
+    pub(crate) about: &'static str,
+    /// Parameters of the query.
+    pub(crate) query: &'static [(&'static str, &'static str)],
+    pub(crate) body: Body,
+    /// Status and contents of the answer to a request that succeeds.
+    pub(crate) answer: (u16, Body),
+    /// Other statuses.
+    pub(crate) refusals: &'static [u16],
+    /// Least role of the client; no role for public requests.
+    pub(crate) role: Option<Role>,
+    handler: fn() -> MethodRouter<App>,
+}
+
+/// A request that needs a role: `read` to get something, else `run`.
+const fn route(
+    method: &'static str,
+    path: &'static str,
+    about: &'static str,
+    handler: fn() -> MethodRouter<App>,
+) -> Route {
+    Route {
+        method,
+        path,
+        about,
+        query: &[],
+        body: Body::Empty,
+        answer: (200, Body::Empty),
+        refusals: &[],
+        role: match method.as_bytes() {
+            b"get" => Some(Role::Read),
+            _ => Some(Role::Run),
+        },
+        handler,
+    }
+}
+
+impl Route {
+    const fn query(mut self, query: &'static [(&'static str, &'static str)]) -> Self {
+        self.query = query;
+        self
+    }
+
+    const fn takes(mut self, shape: Shape) -> Self {
+        self.body = Body::Json(shape);
+        self
+    }
+
+    const fn gives(mut self, status: u16, body: Body) -> Self {
+        self.answer = (status, body);
+        self
+    }
+
+    const fn by(mut self, role: Option<Role>) -> Self {
+        self.role = role;
+        self
+    }
+
+    const fn or(mut self, refusals: &'static [u16]) -> Self {
+        self.refusals = refusals;
+        self
+    }
+}
+
+/// All requests.
+pub(crate) static ROUTES: [Route; 25] = [
+    route("get", "/api/v1/host", "Describe the host.", || get(runs::host))
+        .gives(200, Body::Json(shape::<host::HostDocument>)),
+    route("get", "/api/v1/ports", "List the interfaces that plans may use.", || get(runs::ports))
+        .gives(200, Body::Json(shape::<Vec<host::PortDocument>>)),
+    route("post", "/api/v1/plans/check", "Check a plan without opening anything.", || post(runs::check))
+        .takes(shape::<runs::PlanBody>)
+        .gives(200, Body::Json(shape::<runs::Checked>))
+        .or(&[400, 403, 422]),
+    route(
+        "post",
+        "/api/v1/runs",
+        "Start a run, or let it wait for its ports (202). A header Idempotency-Key makes repetitions harmless for an hour.",
+        || post(runs::start),
+    )
+    .takes(shape::<runs::NewRun>)
+    .gives(201, Body::Json(shape::<RunMeta>))
+    .or(&[400, 403, 409, 413, 422, 503, 507]),
+    route("get", "/api/v1/runs", "List the runs, the newest first.", || get(runs::list))
+        .query(&[
+            ("state", "only runs in this state"),
+            ("label", "only runs with this label: `key` or `key=value`"),
+            ("before", "only runs older than this one"),
+            ("limit", "maximum number (default 50)"),
+        ])
+        .gives(200, Body::Json(shape::<Vec<RunMeta>>))
+        .or(&[400]),
+    route("get", "/api/v1/runs/{id}", "Describe a run.", || get(runs::get))
+        .gives(200, Body::Json(shape::<runs::RunDocument>))
+        .or(&[404]),
+    route("delete", "/api/v1/runs/{id}", "Remove a run that has ended from the history.", || delete(runs::remove))
+        .gives(204, Body::Empty)
+        .by(Some(Role::Admin))
+        .or(&[404, 409]),
+    route(
+        "get",
+        "/api/v1/runs/{id}/plan",
+        "Get the plan; with Accept: application/toml as TOML.",
+        || get(runs::plan),
+    )
+    .gives(200, Body::Json(shape::<Plan>))
+    .or(&[404]),
+    route(
+        "get",
+        "/api/v1/runs/{id}/events",
+        "Follow a run: events `state`, `snapshot`, `message`, `resync` (events were lost) and `report` (the last). A header Last-Event-ID continues after that event.",
+        || get(runs::events),
+    )
+    .gives(200, Body::Of("text/event-stream"))
+    .or(&[400, 404]),
+    route("get", "/api/v1/runs/{id}/snapshots", "Get the figures of a run over time, so far.", || get(runs::snapshots))
+        .query(&[("from_ns", "only from this time on, in ns since the start")])
+        .gives(200, Body::Json(shape::<Timeline>))
+        .or(&[400, 404]),
+    route("post", "/api/v1/runs/{id}/stop", "Stop a run (202); one that has ended stays as it is (200).", || post(runs::stop))
+        .takes(shape::<runs::StopBody>)
+        .gives(202, Body::Json(shape::<RunMeta>))
+        .or(&[400, 404]),
+    route("post", "/api/v1/runs/{id}/steer", "Change the rate of a load.", || post(runs::steer))
+        .takes(shape::<runs::SteerBody>)
+        .gives(202, Body::Json(shape::<RunMeta>))
+        .or(&[400, 404, 409]),
+    route(
+        "get",
+        "/api/v1/runs/{id}/report",
+        "Get the report: JSON, or by Accept text/html, text/markdown, text/csv, text/plain, application/junit+xml.",
+        || get(runs::report),
+    )
+    .gives(200, Body::Json(shape::<Report>))
+    .or(&[404]),
+    route("get", "/api/v1/runs/{id}/files", "List the files that the captures of a run have written.", || get(runs::files))
+        .gives(200, Body::Json(shape::<Vec<runs::FileDocument>>))
+        .or(&[404]),
+    route("get", "/api/v1/runs/{id}/files/{name}", "Get a file, or ranges of it.", || get(runs::file))
+        .gives(200, Body::Of("application/octet-stream"))
+        .or(&[404, 416]),
+    route("get", "/api/v1/compare", "Compare reports, as a page or with Accept: text/markdown.", || get(runs::compare))
+        .query(&[("runs", "two or more runs: `A,B`")])
+        .gives(200, Body::Of("text/html"))
+        .or(&[400, 404]),
+    route(
+        "put",
+        "/api/v1/ports/{locator}/owner",
+        "Lease a port for an owner, or extend the lease. A slash in the locator is written %2F.",
+        || put(runs::own),
+    )
+    .takes(shape::<runs::LeaseBody>)
+    .gives(200, Body::Json(shape::<runs::Lease>))
+    .or(&[400, 409]),
+    route("delete", "/api/v1/ports/{locator}/owner", "End a lease.", || delete(runs::disown))
+        .query(&[("owner", "the owner")])
+        .gives(204, Body::Empty)
+        .or(&[400, 404]),
+    route("get", "/api/v1/schemas/plan", "Get the JSON schema of plans.", schema_of::<Plan>),
+    route("get", "/api/v1/schemas/report", "Get the JSON schema of reports.", schema_of::<Report>),
+    route("get", "/api/v1/schemas/snapshot", "Get the JSON schema of snapshots.", schema_of::<Snapshot>),
+    route("get", "/api/v1/openapi.json", "Get this description.", || get(description)).by(None),
+    route(
+        "get",
+        "/metrics",
+        "Get the figures of current runs for Prometheus, with the label `run`.",
+        || get(runs::metrics),
+    )
+    .gives(200, Body::Of("text/plain")),
+    route("get", "/healthz", "Tell that the server lives.", || get(async || "ok\n"))
+        .gives(200, Body::Of("text/plain")).by(None),
+    route("get", "/readyz", "Tell whether the server takes new runs.", || get(runs::ready))
+        .gives(200, Body::Of("text/plain"))
+        .or(&[503]).by(None),
+];
+
+fn schema_of<T: JsonSchema>() -> MethodRouter<App> {
+    get(async || Json(schemars::schema_for!(T)))
+}
+
+async fn description() -> Json<Value> {
+    Json(openapi::document())
+}
+
+/// The router for all requests of a listener.
+pub(crate) fn router(app: App, reach: guard::Reach, access: &Access) -> Router {
+    let mut router = Router::<App>::new();
+    for route in &ROUTES {
+        let handler = (route.handler)();
+        let handler = match route.role {
+            Some(role) => {
+                let required = (access.clone(), role);
+                handler.layer(middleware::from_fn_with_state(required, access::require))
+            }
+            None => handler,
+        };
+        router = router.route(route.path, handler);
+    }
+    router
+        .fallback(async || ApiError::unknown("path"))
+        .method_not_allowed_fallback(async || {
+            ApiError::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "this method is not known here",
+            )
+        })
+        .layer(DefaultBodyLimit::max(MOST_BODY))
+        .layer(middleware::from_fn_with_state(reach, guard::check))
+        .with_state(app)
+}

@@ -1,0 +1,837 @@
+//! Requests about runs and ports.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Extension, Json,
+    body::Bytes,
+    extract::{
+        FromRequestParts, Path, Query, Request, State,
+        rejection::{BytesRejection, PathRejection, QueryRejection},
+    },
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use tower::ServiceExt as _;
+use tower_http::services::ServeFile;
+use wb_model::{
+    Plan, Report, Snapshot,
+    powers::PowerUse,
+    text::{plan_from_toml, plan_to_toml},
+    timeline::Timeline,
+    units::Span,
+};
+use wb_render::{metrics, report as pages, text::Options};
+use wb_runs::{Concern, NumberedEvent, RunMeta, RunRequest, RunState, Runs};
+use wb_session::Steer;
+
+use crate::{
+    answer::{ApiError, ApiResult, blocking},
+    events::EventStream,
+    host,
+    tokens::Role,
+};
+
+/// Time for which a request with an `Idempotency-Key` is remembered.
+const REMEMBERED: Duration = Duration::from_secs(3600);
+/// Number of such requests that are remembered.
+const MOST_KEYS: usize = 10_000;
+/// Maximum number of labels of a run.
+const MOST_LABELS: usize = 32;
+/// Default number of runs in a list.
+const LISTED: usize = 50;
+
+/// State that all requests share.
+#[derive(Clone)]
+pub(crate) struct App {
+    pub(crate) runs: Runs,
+    /// Runs by the `Idempotency-Key` of their requests.
+    keys: Arc<Mutex<BTreeMap<String, (String, Instant)>>>,
+}
+
+impl App {
+    pub(crate) fn new(runs: Runs) -> Self {
+        Self {
+            runs,
+            keys: Arc::default(),
+        }
+    }
+}
+
+/// Name of a run in a path.
+pub(crate) struct RunId(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for RunId {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(
+        parts: &mut axum::http::request::Parts,
+        state: &S,
+    ) -> Result<Self, ApiError> {
+        let path: Result<Path<BTreeMap<String, String>>, PathRejection> =
+            Path::from_request_parts(parts, state).await;
+        let mut names = path.map_err(|e| ApiError::bad("path", e.body_text()))?.0;
+        Ok(Self(names.remove("id").unwrap_or_default()))
+    }
+}
+
+fn text_of(body: Result<Bytes, BytesRejection>) -> ApiResult<String> {
+    let body = body.map_err(|e| ApiError::new(e.status(), e.body_text()))?;
+    String::from_utf8(body.into()).map_err(|_| ApiError::bad("body", "is not UTF-8"))
+}
+
+/// Reads a JSON body. An empty one has the default values.
+fn parsed<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> ApiResult<T> {
+    let text = text_of(body)?;
+    let text = if text.trim().is_empty() { "{}" } else { &text };
+    serde_json::from_str(text).map_err(|e| ApiError::bad("body", e.to_string()))
+}
+
+fn query<T>(query: Result<Query<T>, QueryRejection>) -> ApiResult<T> {
+    let query = query.map_err(|e| ApiError::bad("query", e.body_text()))?;
+    Ok(query.0)
+}
+
+/// Plan in a request, as JSON or as TOML text.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PlanBody {
+    /// The plan.
+    #[schemars(with = "Option<Plan>")]
+    plan: Option<Value>,
+    /// The plan as TOML text, instead of `plan`.
+    plan_toml: Option<String>,
+}
+
+/// Request for a run.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewRun {
+    /// The plan.
+    #[schemars(with = "Option<Plan>")]
+    plan: Option<Value>,
+    /// The plan as TOML text, instead of `plan`.
+    plan_toml: Option<String>,
+    /// Name for people.
+    #[serde(default)]
+    name: String,
+    /// Labels for programs.
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    /// Time to wait for ports that are in use: `30s`. Without it, such a run is refused.
+    wait: Option<Span>,
+    /// Owner for the run: it may use the ports of this owner.
+    owner: Option<String>,
+    /// Confirm that no other system uses the network of a benchmark.
+    #[serde(default)]
+    isolated: bool,
+}
+
+/// Reads a plan from one of its two forms.
+fn plan_of(plan: Option<Value>, toml: Option<String>) -> ApiResult<Plan> {
+    let text = match (plan, toml) {
+        (Some(plan), None) => plan.to_string(),
+        (None, Some(toml)) => toml,
+        _ => return Err(ApiError::bad("body", "give either plan or plan_toml")),
+    };
+    read_plan(&text)
+}
+
+fn read_plan(text: &str) -> ApiResult<Plan> {
+    plan_from_toml("plan", text).map_err(|e| {
+        let error = ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "the plan is not valid");
+        // Lines of JSON are not those of the request.
+        let line = e.line.filter(|_| !text.starts_with('{'));
+        let place = line.map_or_else(|| "plan".to_owned(), |line| format!("plan, line {line}"));
+        error.at(place, e.message)
+    })
+}
+
+fn is_toml(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/toml"))
+}
+
+/// Result of a check.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Checked {
+    /// The plan. Several jobs of a kind have names.
+    plan: Plan,
+    /// Warnings about it.
+    warnings: Vec<String>,
+    /// Powers that it uses.
+    powers: Vec<PowerUse>,
+    /// Concerns to confirm with `isolated`.
+    concerns: Vec<Concern>,
+}
+
+pub(crate) async fn check(
+    State(app): State<App>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> ApiResult<Json<Checked>> {
+    let plan = match is_toml(&headers) {
+        true => read_plan(&text_of(body)?)?,
+        false => {
+            let body: PlanBody = parsed(body)?;
+            plan_of(body.plan, body.plan_toml)?
+        }
+    };
+    blocking(move || {
+        let (plan, warnings, concerns) = app.runs.check(&plan)?;
+        Ok(Json(Checked {
+            powers: plan.powers(),
+            plan,
+            warnings,
+            concerns,
+        }))
+    })
+    .await
+}
+
+pub(crate) async fn start(
+    State(app): State<App>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> ApiResult<Response> {
+    let request = match is_toml(&headers) {
+        true => RunRequest {
+            plan: read_plan(&text_of(body)?)?,
+            ..RunRequest::default()
+        },
+        false => {
+            let new: NewRun = parsed(body)?;
+            RunRequest {
+                plan: plan_of(new.plan, new.plan_toml)?,
+                name: checked_text("name", new.name)?,
+                labels: new.labels,
+                wait: new.wait.map(|wait| Duration::from_nanos(wait.as_nanos())),
+                owner: new.owner,
+                isolated: new.isolated,
+            }
+        }
+    };
+    if request.labels.len() > MOST_LABELS {
+        return Err(ApiError::bad(
+            "labels",
+            format!("at most {MOST_LABELS} labels are allowed"),
+        ));
+    }
+    for (label, value) in &request.labels {
+        checked_text("labels", format!("{label}{value}"))?;
+    }
+    let key = headers.get("idempotency-key");
+    let key = key.map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned());
+    blocking(move || {
+        let Some(key) = key else {
+            return Ok(started(&app.runs.start(request)?.meta()));
+        };
+        // A repeated request waits here until the first one has its run.
+        let mut keys = app.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.retain(|_, (_, at)| at.elapsed() < REMEMBERED);
+        let known = keys.get(&key).and_then(|(id, _)| app.runs.get(id));
+        if let Some(meta) = known {
+            return Ok(started(&meta));
+        }
+        let meta = app.runs.start(request)?.meta();
+        if keys.len() >= MOST_KEYS {
+            let oldest = keys.iter().min_by_key(|(_, (_, at))| *at);
+            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+                keys.remove(&oldest);
+            }
+        }
+        keys.insert(key, (meta.id.clone(), Instant::now()));
+        Ok(started(&meta))
+    })
+    .await
+}
+
+/// Refuses names that would break lists of text.
+fn checked_text(place: &str, text: String) -> ApiResult<String> {
+    match text.chars().any(char::is_control) || text.len() > 200 {
+        true => Err(ApiError::bad(
+            place,
+            "must have at most 200 characters, none of them a control character",
+        )),
+        false => Ok(text),
+    }
+}
+
+/// The answer to a request that started a run, or put it into the queue.
+fn started(meta: &RunMeta) -> Response {
+    let status = match meta.state {
+        RunState::Queued => StatusCode::ACCEPTED,
+        _ => StatusCode::CREATED,
+    };
+    let place = format!("/api/v1/runs/{}", meta.id);
+    (status, [(header::LOCATION, place)], Json(meta.clone())).into_response()
+}
+
+/// Which runs are listed.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ListQuery {
+    state: Option<RunState>,
+    label: Option<String>,
+    before: Option<String>,
+    limit: Option<usize>,
+}
+
+pub(crate) async fn list(
+    State(app): State<App>,
+    asked: Result<Query<ListQuery>, QueryRejection>,
+) -> ApiResult<Json<Vec<RunMeta>>> {
+    let asked = query(asked)?;
+    let has_label = |meta: &RunMeta| {
+        asked
+            .label
+            .as_ref()
+            .is_none_or(|label| match label.split_once('=') {
+                Some((key, value)) => meta.labels.get(key).is_some_and(|own| own == value),
+                None => meta.labels.contains_key(label),
+            })
+    };
+    let runs = app.runs.list().into_iter();
+    let runs = runs.filter(|meta| {
+        asked.state.is_none_or(|state| meta.state == state)
+            && asked.before.as_ref().is_none_or(|before| meta.id < *before)
+            && has_label(meta)
+    });
+    Ok(Json(runs.take(asked.limit.unwrap_or(LISTED)).collect()))
+}
+
+/// A run.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct RunDocument {
+    #[serde(flatten)]
+    meta: RunMeta,
+    /// The last snapshot.
+    #[schemars(with = "Option<Snapshot>")]
+    snapshot: Option<Value>,
+    /// Messages about the run.
+    warnings: Vec<String>,
+}
+
+pub(crate) async fn get(State(app): State<App>, RunId(id): RunId) -> ApiResult<Json<RunDocument>> {
+    blocking(move || {
+        let meta = app.runs.get(&id).ok_or_else(|| ApiError::unknown("run"))?;
+        let events = events_of(&app.runs, &id);
+        let last = events.iter().rev().find(|event| event.name == "snapshot");
+        let messages = events.iter().filter(|event| event.name == "message");
+        let json = |event: &NumberedEvent| serde_json::from_str::<Value>(&event.data).ok();
+        let warnings = messages.filter_map(|event| Some(json(event)?["text"].as_str()?.to_owned()));
+        Ok(Json(RunDocument {
+            meta,
+            snapshot: last.and_then(json),
+            warnings: warnings.collect(),
+        }))
+    })
+    .await
+}
+
+/// The events of a run that are known now.
+fn events_of(runs: &Runs, id: &str) -> Vec<NumberedEvent> {
+    match runs.current(id) {
+        Some(run) => run.feed.after(0).events,
+        None => runs.events(id),
+    }
+}
+
+pub(crate) async fn plan(
+    State(app): State<App>,
+    RunId(id): RunId,
+    headers: HeaderMap,
+) -> ApiResult<Response> {
+    let plan = blocking(move || app.runs.plan(&id).ok_or_else(|| ApiError::unknown("run"))).await?;
+    Ok(match accepts(&headers, "application/toml") {
+        true => typed("application/toml", plan_to_toml(&plan)),
+        false => Json(plan).into_response(),
+    })
+}
+
+fn accepts(headers: &HeaderMap, kind: &str) -> bool {
+    let accept = headers.get(header::ACCEPT);
+    let accept = accept
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let mut kinds = accept.split(',').filter_map(|part| part.split(';').next());
+    kinds.any(|own| own.trim() == kind)
+}
+
+fn typed(kind: &'static str, text: String) -> Response {
+    let kind = match kind.starts_with("text/") {
+        true => format!("{kind}; charset=utf-8"),
+        false => kind.to_owned(),
+    };
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+pub(crate) async fn events(
+    State(app): State<App>,
+    RunId(id): RunId,
+    headers: HeaderMap,
+) -> ApiResult<Response> {
+    let last = headers.get("last-event-id");
+    let last = match last.map(|id| id.to_str().unwrap_or_default().parse::<u64>()) {
+        None => 0,
+        Some(Ok(last)) => last,
+        Some(Err(_)) => return Err(ApiError::bad("Last-Event-ID", "is not a number")),
+    };
+    blocking(move || {
+        if let Some(run) = app.runs.current(&id) {
+            return Ok(EventStream::of_current(run, last).answer().into_response());
+        }
+        let meta = app.runs.get(&id).ok_or_else(|| ApiError::unknown("run"))?;
+        let mut events = app.runs.events(&id);
+        if events.is_empty() {
+            let data = serde_json::json!({
+                "state": meta.state, "end": meta.end, "reason": meta.reason,
+            });
+            events.push(NumberedEvent {
+                id: 1,
+                name: "state",
+                data: data.to_string().into(),
+            });
+        }
+        Ok(EventStream::of_ended(events, last).answer().into_response())
+    })
+    .await
+}
+
+/// From when on the figures are wanted.
+#[derive(Debug, Deserialize)]
+pub(crate) struct CourseQuery {
+    #[serde(default)]
+    from_ns: u64,
+}
+
+pub(crate) async fn snapshots(
+    State(app): State<App>,
+    RunId(id): RunId,
+    asked: Result<Query<CourseQuery>, QueryRejection>,
+) -> ApiResult<Json<Timeline>> {
+    let from_ns = query(asked)?.from_ns;
+    blocking(move || {
+        let timeline = match app.runs.current(&id) {
+            Some(run) => {
+                let interval = Duration::from_nanos(run.plan().interval.as_nanos());
+                let course = run.course(interval * 2 + Duration::from_secs(1));
+                course.map(|course| (*course).clone())
+            }
+            None => None,
+        };
+        // A run that has ended meanwhile has a report.
+        let timeline = timeline.or_else(|| app.runs.report(&id).map(|report| report.timeline));
+        let known = || app.runs.get(&id).map(|_| Timeline::default());
+        let timeline = timeline
+            .or_else(known)
+            .ok_or_else(|| ApiError::unknown("run"))?;
+        Ok(Json(since(timeline, from_ns)))
+    })
+    .await
+}
+
+/// The moments of a timeline from one on.
+fn since(mut timeline: Timeline, from_ns: u64) -> Timeline {
+    let first = timeline.at_ns.partition_point(|at| *at < from_ns);
+    timeline.at_ns.drain(..first);
+    for column in &mut timeline.columns {
+        column.values.drain(..first.min(column.values.len()));
+    }
+    timeline
+}
+
+/// Way in which a run is stopped.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Stop {
+    /// In order, with the wait for frames in flight.
+    #[default]
+    Drain,
+    /// Without it.
+    Now,
+}
+
+/// Request to stop a run.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StopBody {
+    /// Way to stop it (default `drain`).
+    #[serde(default)]
+    how: Stop,
+}
+
+pub(crate) async fn stop(
+    State(app): State<App>,
+    RunId(id): RunId,
+    body: Result<Bytes, BytesRejection>,
+) -> ApiResult<Response> {
+    let body: StopBody = parsed(body)?;
+    blocking(move || {
+        if !app.runs.stop(&id, matches!(body.how, Stop::Now)) {
+            return Err(ApiError::unknown("run"));
+        }
+        let meta = app.runs.get(&id).ok_or_else(|| ApiError::unknown("run"))?;
+        let status = match meta.state {
+            RunState::Ended => StatusCode::OK,
+            _ => StatusCode::ACCEPTED,
+        };
+        Ok((status, Json(meta)).into_response())
+    })
+    .await
+}
+
+/// Request to change the rate of a run: one of the two.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SteerBody {
+    /// Share of the planned rate, above 0, up to 100.
+    rate: Option<f64>,
+    /// True: start nothing new.
+    pause: Option<bool>,
+}
+
+pub(crate) async fn steer(
+    State(app): State<App>,
+    RunId(id): RunId,
+    body: Result<Bytes, BytesRejection>,
+) -> ApiResult<Response> {
+    let body: SteerBody = parsed(body)?;
+    let wish = match (body.rate, body.pause) {
+        (Some(rate), None) if rate > 0.0 && rate <= 100.0 => Steer::Rate(rate),
+        (None, Some(true)) => Steer::Pause,
+        (None, Some(false)) => Steer::Rate(1.0),
+        _ => {
+            return Err(ApiError::bad(
+                "body",
+                "give either rate, above 0 and up to 100, or pause",
+            ));
+        }
+    };
+    let Some(run) = app.runs.current(&id) else {
+        return Err(match app.runs.get(&id) {
+            Some(_) => ApiError::new(StatusCode::CONFLICT, "the run has ended"),
+            None => ApiError::unknown("run"),
+        });
+    };
+    match run.steer(wish) {
+        true => Ok((StatusCode::ACCEPTED, Json(run.meta())).into_response()),
+        false => Err(ApiError::new(
+            StatusCode::CONFLICT,
+            "the senders of this run cannot follow; only loads can",
+        )),
+    }
+}
+
+pub(crate) async fn report(
+    State(app): State<App>,
+    RunId(id): RunId,
+    headers: HeaderMap,
+) -> ApiResult<Response> {
+    blocking(move || {
+        let meta = app.runs.get(&id).ok_or_else(|| ApiError::unknown("run"))?;
+        let report = app.runs.report(&id).ok_or_else(|| {
+            ApiError::new(
+                StatusCode::NOT_FOUND,
+                match meta.state {
+                    RunState::Ended => "the run never started, so it has no report",
+                    _ => "not ended",
+                },
+            )
+        })?;
+        Ok(report_as(&headers, &meta, report))
+    })
+    .await
+}
+
+/// The report in the form that the client accepts, else as JSON.
+fn report_as(headers: &HeaderMap, meta: &RunMeta, report: Report) -> Response {
+    let options = Options {
+        color: false,
+        width: 100,
+        verbose: true,
+    };
+    let page = |report: Report| {
+        let run = pages::Run {
+            name: meta.name.clone(),
+            report,
+        };
+        pages::document(&[run])
+    };
+    let wants = |kind| accepts(headers, kind);
+    if wants("application/json") {
+        return Json(report).into_response();
+    }
+    if wants("text/html") {
+        return typed("text/html", pages::html(&page(report)));
+    }
+    if wants("text/markdown") {
+        return typed("text/markdown", pages::markdown(&page(report)));
+    }
+    if wants("text/csv") {
+        return typed("text/csv", wb_render::csv::report(&report));
+    }
+    if wants("text/plain") {
+        return typed("text/plain", wb_render::text::report(&report, &options));
+    }
+    if wants("application/junit+xml") || wants("application/xml") {
+        return typed("application/xml", wb_render::junit::report(&report));
+    }
+    Json(report).into_response()
+}
+
+/// File that a capture of a run has written.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct FileDocument {
+    /// Name.
+    name: String,
+    /// Size in bytes.
+    bytes: u64,
+}
+
+pub(crate) async fn files(
+    State(app): State<App>,
+    RunId(id): RunId,
+) -> ApiResult<Json<Vec<FileDocument>>> {
+    blocking(move || {
+        let folder = app
+            .runs
+            .files(&id)
+            .ok_or_else(|| ApiError::unknown("run"))?;
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let files = entries.filter_map(|entry| {
+            let about = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
+            Some(FileDocument {
+                name: entry.file_name().into_string().ok()?,
+                bytes: about.len(),
+            })
+        });
+        let mut files: Vec<_> = files.collect();
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Json(files))
+    })
+    .await
+}
+
+pub(crate) async fn file(
+    State(app): State<App>,
+    Path(names): Path<BTreeMap<String, String>>,
+    request: Request,
+) -> ApiResult<Response> {
+    let name = |key: &str| names.get(key).cloned().unwrap_or_default();
+    let (id, name) = (name("id"), name("name"));
+    let Json(known) = files(State(app.clone()), RunId(id.clone())).await?;
+    // Only names of the list are opened, so no path leads out of the folder.
+    let folder = app
+        .runs
+        .files(&id)
+        .filter(|_| known.iter().any(|file| file.name == name));
+    let path = folder.ok_or_else(|| ApiError::unknown("file"))?.join(name);
+    let served = ServeFile::new(path).oneshot(request).await;
+    let served = served.map_err(ApiError::internal)?;
+    Ok(served.into_response())
+}
+
+/// The runs to compare.
+#[derive(Debug, Deserialize)]
+pub(crate) struct CompareQuery {
+    runs: String,
+}
+
+pub(crate) async fn compare(
+    State(app): State<App>,
+    headers: HeaderMap,
+    asked: Result<Query<CompareQuery>, QueryRejection>,
+) -> ApiResult<Response> {
+    let asked = query(asked)?;
+    blocking(move || {
+        let mut runs = Vec::new();
+        for id in asked.runs.split(',') {
+            let report = app.runs.report(id);
+            let report = report.ok_or_else(|| ApiError::unknown("report").at("runs", id))?;
+            let name = app.runs.get(id).map(|meta| meta.name).unwrap_or_default();
+            let name = if name.is_empty() { id.to_owned() } else { name };
+            runs.push(pages::Run { name, report });
+        }
+        let document = pages::document(&runs);
+        Ok(match accepts(&headers, "text/markdown") {
+            true => typed("text/markdown", pages::markdown(&document)),
+            false => typed("text/html", pages::html(&document)),
+        })
+    })
+    .await
+}
+
+pub(crate) async fn remove(State(app): State<App>, RunId(id): RunId) -> ApiResult<StatusCode> {
+    blocking(move || {
+        if app.runs.current(&id).is_some() {
+            return Err(ApiError::new(
+                StatusCode::CONFLICT,
+                "the run has not ended; stop it first",
+            ));
+        }
+        match app.runs.remove(&id) {
+            true => Ok(StatusCode::NO_CONTENT),
+            false => Err(ApiError::unknown("run")),
+        }
+    })
+    .await
+}
+
+/// Request for a lease of a port.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LeaseBody {
+    /// The owner.
+    owner: String,
+    /// Time of the lease, above 0: `10m`.
+    r#for: Span,
+    /// Take the port from its user, and stop the run that uses it.
+    #[serde(default)]
+    steal: bool,
+}
+
+/// Lease of a port.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Lease {
+    /// The port.
+    port: String,
+    /// The owner.
+    owner: String,
+    /// Time until the lease ends, in ns.
+    for_ns: u64,
+}
+
+pub(crate) async fn own(
+    State(app): State<App>,
+    Extension(role): Extension<Role>,
+    Path(port): Path<String>,
+    body: Result<Bytes, BytesRejection>,
+) -> ApiResult<Json<Lease>> {
+    let body: LeaseBody = parsed(body)?;
+    let owner = checked_text("owner", body.owner)?;
+    if owner.is_empty() || body.r#for.as_nanos() == 0 {
+        return Err(ApiError::bad(
+            "body",
+            "owner must have a name, and for must be above 0",
+        ));
+    }
+    if body.steal && role < Role::Admin {
+        return Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "the role admin is needed to steal a port",
+        ));
+    }
+    blocking(move || {
+        let time = Duration::from_nanos(body.r#for.as_nanos());
+        match app.runs.own(&port, &owner, time, body.steal) {
+            Ok(()) => Ok(Json(Lease {
+                port,
+                owner,
+                for_ns: body.r#for.as_nanos(),
+            })),
+            Err(holder) => {
+                let error = ApiError::new(StatusCode::CONFLICT, "the port is in use");
+                Err(error.at(port, format!("is held by {holder}")))
+            }
+        }
+    })
+    .await
+}
+
+/// Owner of the lease that ends.
+#[derive(Debug, Deserialize)]
+pub(crate) struct OwnerQuery {
+    owner: String,
+}
+
+pub(crate) async fn disown(
+    State(app): State<App>,
+    Path(port): Path<String>,
+    asked: Result<Query<OwnerQuery>, QueryRejection>,
+) -> ApiResult<StatusCode> {
+    let owner = query(asked)?.owner;
+    match app.runs.disown(&port, &owner) {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(ApiError::unknown("lease of this owner")),
+    }
+}
+
+pub(crate) async fn host(State(app): State<App>) -> ApiResult<Json<host::HostDocument>> {
+    blocking(move || Ok(Json(host::host(&app.runs)))).await
+}
+
+pub(crate) async fn ports(State(app): State<App>) -> ApiResult<Json<Vec<host::PortDocument>>> {
+    blocking(move || Ok(Json(host::ports(&app.runs)?))).await
+}
+
+/// Figures of the current runs for Prometheus: OpenMetrics if the client accepts it, else the older text format.
+pub(crate) async fn metrics(State(app): State<App>, headers: HeaderMap) -> ApiResult<Response> {
+    let accept = headers
+        .get(header::ACCEPT)
+        .map(|kinds| kinds.as_bytes().to_vec());
+    blocking(move || {
+        let (active, runs) = app.runs.figures();
+        let text = metrics::text_of_runs(env!("CARGO_PKG_VERSION"), active, &runs);
+        let accept = String::from_utf8_lossy(&accept.unwrap_or_default()).into_owned();
+        let (kind, text) = match accept.contains("application/openmetrics-text") {
+            true => (metrics::MEDIA_TYPE, text),
+            false => (metrics::OLDER_MEDIA_TYPE, metrics::older(&text)),
+        };
+        Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+    })
+    .await
+}
+
+pub(crate) async fn ready(State(app): State<App>) -> (StatusCode, &'static str) {
+    match app.runs.is_ending() {
+        true => (StatusCode::SERVICE_UNAVAILABLE, "ending\n"),
+        false => (StatusCode::OK, "ready\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wb_model::timeline::Column;
+
+    use super::*;
+
+    #[test]
+    fn a_timeline_is_cut_at_a_moment() {
+        let timeline = Timeline {
+            at_ns: vec![0, 10, 20],
+            columns: vec![
+                Column {
+                    values: vec![Some(1.0), Some(2.0), Some(3.0)],
+                    ..Column::default()
+                },
+                // A figure that is known at the first moment only.
+                Column {
+                    values: vec![Some(1.0)],
+                    ..Column::default()
+                },
+            ],
+            ..Timeline::default()
+        };
+        let cut = since(timeline, 10);
+        assert_eq!(cut.at_ns, [10, 20]);
+        assert_eq!(cut.columns[0].values, [Some(2.0), Some(3.0)]);
+        assert!(cut.columns[1].values.is_empty());
+    }
+
+    #[test]
+    fn plans_come_in_one_of_two_forms() {
+        assert!(plan_of(None, None).is_err());
+        assert!(plan_of(Some(Value::Null), Some(String::new())).is_err());
+        let toml = "[[port]]\nname = \"a\"\nlocator = \"memory:x\"\n";
+        let plan = plan_of(None, Some(toml.to_owned())).unwrap();
+        let json = serde_json::to_value(&plan).unwrap();
+        assert_eq!(plan_of(Some(json), None).unwrap(), plan);
+    }
+}

@@ -1,0 +1,246 @@
+//! The server: its listeners, from the first to the last request.
+
+use std::{
+    fs::DirBuilder,
+    io,
+    net::{SocketAddr, TcpListener},
+    os::unix::{
+        fs::{DirBuilderExt as _, PermissionsExt as _},
+        net::{SocketAddr as SocketPath, UnixListener},
+    },
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use axum_server::{Handle, tls_rustls::RustlsConfig};
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::JoinHandle,
+};
+use wb_runs::{Runs, Settings, StoreError};
+
+use crate::{
+    access::Access, guard::Reach, routes::router, runs::App, tls::CertificateFiles,
+    tokens::TokenFile,
+};
+
+/// Threads that serve requests.
+const THREADS: usize = 2;
+/// Time in which runs have to end after a signal.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// Time in which the last answers have to be sent.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// Interval at which signals are looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Address of a server, and the protection of its connections.
+#[derive(Clone, Debug)]
+pub struct Listen {
+    /// Address; port 0 picks a free one.
+    pub address: SocketAddr,
+    /// True if clients need tokens. Without tokens, the address must be a loopback address.
+    pub authenticates: bool,
+    /// Encryption of connections.
+    pub encryption: Encryption,
+}
+
+/// Encryption of connections.
+#[derive(Clone, Debug)]
+pub enum Encryption {
+    /// No encryption; only for loopback addresses.
+    Plain,
+    /// TLS with a certificate that the server makes itself at its first start.
+    Own,
+    /// TLS with this certificate and key.
+    Given(CertificateFiles),
+}
+
+/// Reason why the server cannot start.
+#[derive(Debug)]
+pub enum ServeError {
+    /// The address cannot be listened on.
+    Listen(SocketAddr, io::Error),
+    /// Without authentication and encryption, only loopback addresses can be listened on.
+    NotLoopback(SocketAddr),
+    /// The local socket cannot be made.
+    Socket(PathBuf, io::Error),
+    /// The history cannot be used.
+    Store(StoreError),
+    /// The certificate or its key cannot be used.
+    Certificate(io::Error),
+    /// A thread cannot be started.
+    Threads(io::Error),
+}
+
+impl std::fmt::Display for ServeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Listen(address, cause) => write!(f, "cannot listen on {address}: {cause}"),
+            Self::NotLoopback(address) => write!(
+                f,
+                "{address} is not a loopback address; others can reach the server only with tokens and TLS"
+            ),
+            Self::Socket(path, cause) => write!(f, "cannot listen on {}: {cause}", path.display()),
+            Self::Store(error) => error.fmt(f),
+            Self::Certificate(cause) => cause.fmt(f),
+            Self::Threads(cause) => write!(f, "cannot start threads: {cause}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+/// A server that takes requests.
+pub struct Server {
+    runs: Runs,
+    address: SocketAddr,
+    is_encrypted: bool,
+    runtime: Runtime,
+    listeners: Vec<JoinHandle<io::Result<()>>>,
+    handle: Handle<SocketAddr>,
+    local: Handle<SocketPath>,
+    socket: Option<PathBuf>,
+}
+
+impl Server {
+    /// Opens the history, and begins to listen.
+    ///
+    /// # Errors
+    /// If the address, the certificate, the local socket or the history cannot be used.
+    pub fn start(listen: &Listen, settings: Settings) -> Result<Self, ServeError> {
+        let address = listen.address;
+        let is_plain = matches!(listen.encryption, Encryption::Plain);
+        if !address.ip().is_loopback() && (is_plain || !listen.authenticates) {
+            return Err(ServeError::NotLoopback(address));
+        }
+        let refused = |cause| ServeError::Listen(address, cause);
+        let listener = TcpListener::bind(address).map_err(refused)?;
+        listener.set_nonblocking(true).map_err(refused)?;
+        let bound = listener.local_addr().map_err(refused)?;
+        let (socket, state) = (settings.socket.clone(), settings.state.clone());
+        let runs = Runs::new(settings).map_err(ServeError::Store)?;
+        let pair = match &listen.encryption {
+            Encryption::Plain => None,
+            Encryption::Own => {
+                Some(CertificateFiles::own(&state, address.ip()).map_err(ServeError::Certificate)?)
+            }
+            Encryption::Given(pair) => Some(pair.clone()),
+        };
+        let tls = pair.map(|pair| pair.read()).transpose();
+        let tls = tls.map_err(ServeError::Certificate)?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("wb-web")
+            .enable_all()
+            .build()
+            .map_err(ServeError::Threads)?;
+        let mut server = Self {
+            address: bound,
+            is_encrypted: tls.is_some(),
+            listeners: Vec::new(),
+            handle: Handle::new(),
+            local: Handle::new(),
+            runs: runs.clone(),
+            runtime,
+            socket,
+        };
+        let app = App::new(runs);
+        let (access, reach) = match listen.authenticates {
+            true => (
+                Access::by_tokens(TokenFile::new(&state)),
+                Reach::Authenticated,
+            ),
+            false => (Access::Open, Reach::Open),
+        };
+        let tls = tls.map(RustlsConfig::from_config);
+        let public = router(app.clone(), reach, &access);
+        server.listen(listener, tls, public).map_err(refused)?;
+        server.listen_locally(router(app, Reach::Socket, &Access::Open))?;
+        Ok(server)
+    }
+
+    fn listen(
+        &mut self,
+        listener: TcpListener,
+        tls: Option<RustlsConfig>,
+        router: axum::Router,
+    ) -> io::Result<()> {
+        let handle = self.handle.clone();
+        let service = router.into_make_service_with_connect_info::<SocketAddr>();
+        let _inside = self.runtime.enter();
+        self.listeners.push(match tls {
+            Some(tls) => {
+                let server = axum_server::from_tcp_rustls(listener, tls)?;
+                self.runtime.spawn(server.handle(handle).serve(service))
+            }
+            None => {
+                let server = axum_server::from_tcp(listener)?;
+                self.runtime.spawn(server.handle(handle).serve(service))
+            }
+        });
+        Ok(())
+    }
+
+    /// Listens on a socket in a private folder, by which other commands of the user reach the server.
+    fn listen_locally(&mut self, router: axum::Router) -> Result<(), ServeError> {
+        let Some(path) = &self.socket else {
+            return Ok(());
+        };
+        let refused = |cause| ServeError::Socket(path.clone(), cause);
+        // A process with the number of this one may have left it.
+        let _ = std::fs::remove_file(path);
+        let listener = UnixListener::bind(path).map_err(refused)?;
+        listener.set_nonblocking(true).map_err(refused)?;
+        let private = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(path, private).map_err(refused)?;
+        let _inside = self.runtime.enter();
+        let server = axum_server::from_unix(listener).map_err(refused)?;
+        let served = server
+            .handle(self.local.clone())
+            .serve(router.into_make_service());
+        self.listeners.push(self.runtime.spawn(served));
+        Ok(())
+    }
+
+    /// The URL of the API.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = if self.is_encrypted { "https" } else { "http" };
+        format!("{scheme}://{}/api/v1", self.address)
+    }
+
+    /// The runs.
+    #[must_use]
+    pub const fn runs(&self) -> &Runs {
+        &self.runs
+    }
+
+    /// Serves until `is_over` returns true. Then new runs are refused, the current ones are stopped in order, and their
+    /// reports are stored. Returns true if all runs ended in time.
+    pub fn serve(self, is_over: impl Fn() -> bool) -> bool {
+        while !is_over() {
+            std::thread::sleep(LOOK);
+        }
+        let all_ended = self.runs.end(PATIENCE);
+        self.handle.graceful_shutdown(Some(LAST_ANSWERS));
+        self.local.graceful_shutdown(Some(LAST_ANSWERS));
+        self.runtime.block_on(async {
+            let over = async {
+                for listener in self.listeners {
+                    let _ = listener.await;
+                }
+            };
+            let _ = tokio::time::timeout(2 * LAST_ANSWERS, over).await;
+        });
+        self.runtime.shutdown_timeout(Duration::ZERO);
+        if let Some(path) = &self.socket {
+            let _ = std::fs::remove_file(path);
+        }
+        all_ended
+    }
+}
+
+/// Makes a folder that only its owner can read, and those above it.
+pub(crate) fn make_private_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}

@@ -1,0 +1,118 @@
+//! Certificate and key of the server: given ones, or a pair that it makes itself at its first start.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write as _},
+    net::IpAddr,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rustls::{
+    ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+};
+
+/// Files of a certificate and its key.
+#[derive(Clone, Debug)]
+pub struct CertificateFiles {
+    /// Chain of certificates, PEM.
+    pub certificate: PathBuf,
+    /// Key, PEM.
+    pub key: PathBuf,
+}
+
+impl CertificateFiles {
+    /// The pair in the folder of the history. Makes it, for the names of this host, if it is not there.
+    ///
+    /// # Errors
+    /// If it cannot be made or written.
+    pub(crate) fn own(state: &Path, address: IpAddr) -> io::Result<Self> {
+        let folder = state.join("tls");
+        let pair = Self {
+            certificate: folder.join("certificate.pem"),
+            key: folder.join("key.pem"),
+        };
+        if pair.certificate.exists() && pair.key.exists() {
+            return Ok(pair);
+        }
+        crate::server::make_private_folder(&folder)?;
+        let host = rustix::system::uname();
+        let host = host.nodename().to_string_lossy().into_owned();
+        let mut names = vec![
+            "localhost".to_owned(),
+            host,
+            "127.0.0.1".to_owned(),
+            "::1".to_owned(),
+        ];
+        if !address.is_unspecified() {
+            names.push(address.to_string());
+        }
+        names.retain(|name| !name.is_empty());
+        names.sort();
+        names.dedup();
+        let made = rcgen::generate_simple_self_signed(names).map_err(io::Error::other)?;
+        write_private(&pair.key, &made.signing_key.serialize_pem())?;
+        write_private(&pair.certificate, &made.cert.pem())?;
+        Ok(pair)
+    }
+
+    /// Reads the pair.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or the key does not belong to the certificate.
+    pub(crate) fn read(&self) -> io::Result<Arc<ServerConfig>> {
+        let in_file = |path: &Path, why: &dyn std::fmt::Display| {
+            io::Error::other(format!("{}: {why}", path.display()))
+        };
+        let certificates = CertificateDer::pem_file_iter(&self.certificate);
+        let certificates = certificates.and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let certificates = certificates.map_err(|e| in_file(&self.certificate, &e))?;
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|e| in_file(&self.key, &e))?;
+        let provider = Arc::new(ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?
+            .with_no_client_auth()
+            .with_single_cert(certificates, key);
+        let mut config = config.map_err(|e| in_file(&self.certificate, &e))?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+}
+
+/// Writes a file that only its owner can read.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let part = path.with_extension("part");
+    let _ = fs::remove_file(&part);
+    let mut options = File::options();
+    let mut file = options
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(&part)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(part, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_pair_is_made_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = "192.0.2.7".parse().unwrap();
+        let pair = CertificateFiles::own(folder.path(), address).unwrap();
+        pair.read().unwrap();
+        let text = fs::read(&pair.certificate).unwrap();
+        CertificateFiles::own(folder.path(), address).unwrap();
+        assert_eq!(fs::read(&pair.certificate).unwrap(), text);
+        fs::write(&pair.key, "no key").unwrap();
+        let error = pair.read().unwrap_err().to_string();
+        assert!(error.contains("key.pem"), "{error}");
+    }
+}

@@ -1,0 +1,255 @@
+//! Tokens, which authenticate clients.
+//!
+//! A token is `wbt_ID_SECRET` with 256 random bits. The file has only a digest of each token, so a reader of the file
+//! cannot use them. It is read again whenever it has changed.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::{Mutex, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use ring::{
+    digest,
+    rand::{SecureRandom as _, SystemRandom},
+};
+use rustix::fs::{FlockOperation, flock};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Length of a secret in bytes.
+const SECRET: usize = 32;
+/// Length of a name in bytes.
+const ID: usize = 4;
+
+/// Rights of a client.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Read everything.
+    Read,
+    /// Also start, stop and steer runs, and lease ports.
+    Run,
+    /// Also remove runs, and take ports from others.
+    Admin,
+}
+
+impl Role {
+    /// All roles, each of which may do what those before it may.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Run, Self::Admin];
+
+    /// The word for the role.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Run => "run",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|role| role.name() == text);
+        known.ok_or_else(|| "use read, run or admin".to_owned())
+    }
+}
+
+/// A token, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TokenEntry {
+    /// Part of the token that names it.
+    pub id: String,
+    /// Name of the client.
+    pub name: String,
+    /// Rights of the client.
+    pub role: Role,
+    /// SHA-256 of the token, in hexadecimal digits.
+    sha256: String,
+    /// Time from which on the token is refused, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_s: Option<u64>,
+}
+
+/// The file of the tokens.
+#[derive(Clone, Debug)]
+pub struct TokenFile(PathBuf);
+
+impl TokenFile {
+    /// The tokens in the folder of a server's history.
+    #[must_use]
+    pub fn new(state: &Path) -> Self {
+        Self(state.join("tokens.json"))
+    }
+
+    /// All tokens; none if there is no file.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn read(&self) -> io::Result<Vec<TokenEntry>> {
+        match fs::read(&self.0) {
+            Ok(text) => Ok(serde_json::from_slice(&text)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a token for a client, which is valid for `lifetime` or forever. Returns its text, which cannot be found
+    /// out later.
+    ///
+    /// # Errors
+    /// If the file cannot be changed, or the system has no random numbers.
+    pub fn add(&self, name: &str, role: Role, lifetime: Option<Duration>) -> io::Result<String> {
+        let mut random = [0; ID + SECRET];
+        let drawn = SystemRandom::new().fill(&mut random);
+        drawn.map_err(|_| io::Error::other("the system has no random numbers"))?;
+        let id = hexadecimal(&random[..ID]);
+        let text = format!("wbt_{id}_{}", hexadecimal(&random[ID..]));
+        let expires = lifetime.map(|lifetime| now_s().saturating_add(lifetime.as_secs()));
+        self.change(|tokens| {
+            tokens.push(TokenEntry {
+                id,
+                name: name.to_owned(),
+                role,
+                sha256: digest_of(&text),
+                expires_s: expires,
+            });
+        })?;
+        Ok(text)
+    }
+
+    /// Removes the tokens with this id or name. Returns their number.
+    ///
+    /// # Errors
+    /// If the file cannot be changed.
+    pub fn remove(&self, which: &str) -> io::Result<usize> {
+        let mut removed = 0;
+        self.change(|tokens| {
+            let before = tokens.len();
+            tokens.retain(|token| token.id != which && token.name != which);
+            removed = before - tokens.len();
+        })?;
+        Ok(removed)
+    }
+
+    /// Changes the file; two programs that do so at once wait for each other.
+    fn change(&self, change: impl FnOnce(&mut Vec<TokenEntry>)) -> io::Result<()> {
+        let folder = self.0.parent().unwrap_or(Path::new("."));
+        crate::server::make_private_folder(folder)?;
+        let private = |path: &Path| {
+            let mut options = File::options();
+            options.create(true).truncate(false).write(true).mode(0o600);
+            options.open(path)
+        };
+        let lock = private(&folder.join("tokens.lock"))?;
+        flock(&lock, FlockOperation::LockExclusive)?;
+        let mut tokens = self.read()?;
+        change(&mut tokens);
+        let part = folder.join("tokens.json.part");
+        let mut file = private(&part)?;
+        file.set_len(0)?;
+        file.write_all(&serde_json::to_vec_pretty(&tokens)?)?;
+        file.sync_all()?;
+        fs::rename(part, &self.0)
+    }
+}
+
+/// The tokens that a server accepts.
+#[derive(Debug)]
+pub(crate) struct Tokens {
+    file: TokenFile,
+    known: Mutex<(Option<SystemTime>, Vec<TokenEntry>)>,
+}
+
+impl Tokens {
+    pub(crate) fn new(file: TokenFile) -> Self {
+        Self {
+            file,
+            known: Mutex::default(),
+        }
+    }
+
+    /// The role of a client with this token, if it is valid.
+    pub(crate) fn role_of(&self, text: &str) -> Option<Role> {
+        let id = text.strip_prefix("wbt_")?.split('_').next()?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = fs::metadata(&self.file.0)
+            .and_then(|about| about.modified())
+            .ok();
+        if known.0 != changed || changed.is_none() {
+            // An unreadable file admits no client.
+            *known = (changed, self.file.read().unwrap_or_default());
+        }
+        let token = known.1.iter().find(|token| token.id == id)?;
+        let is_valid = token.expires_s.is_none_or(|until| now_s() < until);
+        (is_same(&token.sha256, &digest_of(text)) && is_valid).then_some(token.role)
+    }
+}
+
+fn now_s() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs())
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn digest_of(text: &str) -> String {
+    hexadecimal(digest::digest(&digest::SHA256, text.as_bytes()).as_ref())
+}
+
+/// Compares digests in a time that does not depend on where they differ.
+fn is_same(a: &str, b: &str) -> bool {
+    let differences = a
+        .bytes()
+        .zip(b.bytes())
+        .fold(0, |all, (a, b)| all | (a ^ b));
+    a.len() == b.len() && differences == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn tokens_are_valid_until_they_are_removed_or_expire() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = TokenFile::new(folder.path());
+        assert_eq!(file.read().unwrap(), []);
+        let tokens = Tokens::new(file.clone());
+        assert_eq!(tokens.role_of("wbt_00000000_00"), None);
+        let run = file.add("ci", Role::Run, None).unwrap();
+        let expired = file.add("old", Role::Admin, Some(Duration::ZERO)).unwrap();
+        assert_eq!(tokens.role_of(&run), Some(Role::Run));
+        assert_eq!(tokens.role_of(&expired), None);
+        // The secret counts, not only the name.
+        let mut other = run.clone();
+        let last = if other.ends_with('0') { "1" } else { "0" };
+        other.replace_range(other.len() - 1.., last);
+        assert_eq!(tokens.role_of(&other), None);
+        for wrong in ["", "wbt_", "wbt__", &run[..20], &format!("{run}0")] {
+            assert_eq!(tokens.role_of(wrong), None, "{wrong}");
+        }
+        let text = fs::read_to_string(folder.path().join("tokens.json")).unwrap();
+        assert!(!text.contains(&run[13..]), "the file has no secrets");
+        let mode = fs::metadata(folder.path().join("tokens.json")).unwrap();
+        assert_eq!(mode.permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            (file.remove("ci").unwrap(), file.remove("ci").unwrap()),
+            (1, 0)
+        );
+        assert_eq!(tokens.role_of(&run), None);
+    }
+}
