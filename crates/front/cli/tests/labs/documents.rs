@@ -167,6 +167,12 @@ const EXIT_CODES: &[(&str, &str, &[i32], &str)] = &[
     ),
     (
         "tester-or-device.md",
+        "wirebench lab up pair --hosts",
+        &[0, 3],
+        "the server stands still, and a busy host then offers less",
+    ),
+    (
+        "tester-or-device.md",
         "wirebench lab up pair\nwirebench load",
         &[0, 1, 3],
         "depends on other programs, as the page says",
@@ -225,6 +231,7 @@ const BEFORE: &[(&str, &str)] = &[
     ("netperf.md", SERVER_ADDRESS),
     ("report.md", ROUTER),
     ("report.md", LATER_RESULT),
+    ("serve.md", "mount -t tmpfs tmpfs /var/lib"),
     ("stat.md", "wirebench lab up pair; wirebench lab up router"),
     ("tester-or-device.md", ROUTER),
 ];
@@ -686,6 +693,7 @@ pages! {
     pktgen: "pktgen.md",
     report: "report.md",
     screen: "screen.md",
+    serve: "serve.md",
     stat: "stat.md",
     alone_tester_or_device: "tester-or-device.md",
 }
