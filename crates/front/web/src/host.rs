@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use wb_machine::{Ethtool, Netlink, netns, netns::Namespace};
+use wb_machine::{Ethtool, Netlink, doctor, netns, netns::Namespace};
 use wb_model::units::Mac;
 use wb_runs::{Grants, Holder, Runs};
 
@@ -89,10 +89,36 @@ pub(crate) struct PortDocument {
     peer: Option<String>,
     /// Its user: a run, an owner or another process.
     held_by: Option<Holder>,
+    /// Limits of the interface for measurements, if the request asks for them (`doctor=1`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    findings: Option<Vec<FindingDocument>>,
+}
+
+/// Result of a check of an interface, as `wirebench doctor` prints it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct FindingDocument {
+    /// `ok`, `note`, `warn` or `problem`.
+    level: String,
+    /// Description.
+    text: String,
+    /// Command that helps, if there is one.
+    fix: Option<String>,
+}
+
+/// Checks an interface, without changing anything.
+fn findings(namespace: &Namespace, name: &str) -> Vec<FindingDocument> {
+    let about = doctor::describe(Some((namespace, name)));
+    let findings = about.map(|about| doctor::judge(&about)).unwrap_or_default();
+    let documents = findings.into_iter().map(|finding| FindingDocument {
+        level: finding.level.to_string(),
+        text: finding.text,
+        fix: finding.fix,
+    });
+    documents.collect()
 }
 
 /// The Ethernet interfaces of this namespace and of all named ones, as far as the server offers them.
-pub(crate) fn ports(runs: &Runs) -> ApiResult<Vec<PortDocument>> {
+pub(crate) fn ports(runs: &Runs, checks: bool) -> ApiResult<Vec<PortDocument>> {
     let mut namespaces = vec![Namespace::current().map_err(ApiError::internal)?];
     let own = namespaces[0].inode();
     for name in netns::list().map_err(ApiError::internal)? {
@@ -101,11 +127,11 @@ pub(crate) fn ports(runs: &Runs) -> ApiResult<Vec<PortDocument>> {
     }
     let all = namespaces
         .iter()
-        .flat_map(|namespace| ports_in(runs, namespace));
+        .flat_map(|namespace| ports_in(runs, namespace, checks));
     Ok(all.collect())
 }
 
-fn ports_in(runs: &Runs, namespace: &Namespace) -> Vec<PortDocument> {
+fn ports_in(runs: &Runs, namespace: &Namespace, checks: bool) -> Vec<PortDocument> {
     let Ok(netlink) = Netlink::open(namespace) else {
         return Vec::new();
     };
@@ -130,6 +156,7 @@ fn ports_in(runs: &Runs, namespace: &Namespace) -> Vec<PortDocument> {
             addresses: addresses.iter().map(ToString::to_string).collect(),
             peer: peer.map(|(namespace, name)| namespace.place_of(&name)),
             held_by: runs.holder(&locator),
+            findings: checks.then(|| findings(namespace, &link.name)),
             locator,
         }
     });

@@ -113,7 +113,8 @@ pub(crate) static ROUTES: [Route; 25] = [
     route("get", "/api/v1/host", "Describe the host.", || get(runs::host))
         .gives(200, Body::Json(shape::<host::HostDocument>)),
     route("get", "/api/v1/ports", "List the interfaces that plans may use.", || get(runs::ports))
-        .gives(200, Body::Json(shape::<Vec<host::PortDocument>>)),
+        .query(&[("doctor", "1: with what `wirebench doctor` finds at each interface")])
+    .gives(200, Body::Json(shape::<Vec<host::PortDocument>>)),
     route("post", "/api/v1/plans/check", "Check a plan without opening anything.", || post(runs::check))
         .takes(shape::<runs::PlanBody>)
         .gives(200, Body::Json(shape::<runs::Checked>))

@@ -767,8 +767,18 @@ pub(crate) async fn host(State(app): State<App>) -> ApiResult<Json<host::HostDoc
     blocking(move || Ok(Json(host::host(&app.runs)))).await
 }
 
-pub(crate) async fn ports(State(app): State<App>) -> ApiResult<Json<Vec<host::PortDocument>>> {
-    blocking(move || Ok(Json(host::ports(&app.runs)?))).await
+/// Request for the ports.
+#[derive(Debug, Deserialize)]
+pub(crate) struct PortsQuery {
+    doctor: Option<String>,
+}
+
+pub(crate) async fn ports(
+    State(app): State<App>,
+    asked: Result<Query<PortsQuery>, QueryRejection>,
+) -> ApiResult<Json<Vec<host::PortDocument>>> {
+    let checks = query(asked)?.doctor.is_some_and(|value| value != "0");
+    blocking(move || Ok(Json(host::ports(&app.runs, checks)?))).await
 }
 
 /// Figures of the current runs for Prometheus: OpenMetrics if the client accepts it, else the older text format.

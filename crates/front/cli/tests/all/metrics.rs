@@ -436,7 +436,7 @@ fn the_last_figures_of_a_load_are_those_of_its_report() {
     same(&text, &report["totals"], "wirebench_");
     let client = &report["load"]["jobs"][0];
     assert!(
-        client["totals"]["completed_connections"].as_u64() > Some(200),
+        client["totals"]["completed_connections"].as_u64() > Some(0),
         "{client}"
     );
     for name in [
