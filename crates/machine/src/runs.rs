@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -69,7 +70,16 @@ pub struct Listed(Option<(PathBuf, File)>);
 /// # Errors
 /// If no folder can be used.
 pub fn server_socket() -> Result<PathBuf> {
-    Ok(own_folder("servers")?.join(format!("{}.sock", std::process::id())))
+    let folder = own_folder("servers")?;
+    // Killed servers leave their sockets.
+    for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let refused = UnixStream::connect(&path).err();
+        if refused.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            let _ = fs::remove_file(path);
+        }
+    }
+    Ok(folder.join(format!("{}.sock", std::process::id())))
 }
 
 impl Listed {

@@ -74,7 +74,7 @@ enum Rule {
 
 /// Keys of a plan that use powers. `[]` is an element of a list. A test checks that every text in the schema of plans is
 /// either here or known to be harmless.
-const RULES: [(&str, Rule); 30] = [
+const RULES: [(&str, Rule); 32] = [
     ("i_own_this_network", Rule::Always(Power::Leaves)),
     ("port[].locator", Rule::Locator),
     ("traffic[].stream[].replay", Rule::Always(Power::Reads)),
@@ -94,6 +94,10 @@ const RULES: [(&str, Rule); 30] = [
     ("http[].script.file", Rule::Always(Power::Scripts)),
     ("socket[].control.server", Rule::Server),
     ("socket[].data.server", Rule::Server),
+    // The addresses of the network are used in turn.
+    ("socket[].data.server_prefix", Rule::Always(Power::Leaves)),
+    // It listens at the addresses of the host.
+    ("socket_server", Rule::Always(Power::Leaves)),
     ("socket[].local.fill_file", Rule::Always(Power::Reads)),
     ("probe[].command", Rule::Always(Power::Commands)),
     ("probe[].kind", Rule::Always(Power::Commands)),

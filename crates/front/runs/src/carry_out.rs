@@ -19,7 +19,7 @@ use wb_render::metrics::Seen;
 use wb_session::{End, Environment, Extras, Finished, Observer, StartError, View, prepare};
 
 use crate::{
-    runs::{Run, Settings, ended},
+    runs::{Run, Settings},
     store::{EventFile, RunEnd, RunState},
 };
 
@@ -39,8 +39,30 @@ enum News {
     },
 }
 
-/// Carries out a run. Afterwards its state is `ended`, and its report and events are stored.
-pub(crate) fn carry_out(run: &Arc<Run>, plan: wb_model::Plan, settings: &Settings) {
+/// End of a run.
+pub(crate) struct Ending {
+    pub(crate) end: RunEnd,
+    pub(crate) reason: String,
+    /// The report, if the run had started.
+    pub(crate) report: Option<Box<Report>>,
+    /// File of the events, as far as it could be written.
+    pub(crate) events: Option<EventFile>,
+}
+
+impl Ending {
+    /// End of a run that has no report.
+    pub(crate) fn without_report(end: RunEnd, reason: impl Into<String>) -> Self {
+        Self {
+            end,
+            reason: reason.into(),
+            report: None,
+            events: None,
+        }
+    }
+}
+
+/// Carries out a run. Its last events and its report are still to be published.
+pub(crate) fn carry_out(run: &Arc<Run>, plan: wb_model::Plan, settings: &Settings) -> Ending {
     let (news, arrivals) = channel();
     let waiting = Arc::new(AtomicUsize::new(0));
     let (published, counted) = (Arc::clone(run), Arc::clone(&waiting));
@@ -56,33 +78,39 @@ pub(crate) fn carry_out(run: &Arc<Run>, plan: wb_model::Plan, settings: &Setting
     // A defect must not end the runs of others.
     let work = AssertUnwindSafe(|| run_plan(plan, settings, observer));
     let result = catch_unwind(work).unwrap_or_else(|_| Err(None));
-    let events = publisher
-        .ok()
-        .and_then(|thread| thread.join().ok())
-        .flatten();
-    match result {
-        Ok(finished) => settle(run, &finished, events),
-        Err(refused) => {
-            let interrupted = matches!(refused, Some(StartError::Interrupted(_)));
-            let (end, reason) = match refused {
-                Some(error) if interrupted => (RunEnd::Stopped, error.to_string()),
-                Some(error) => (RunEnd::Refused, error.to_string()),
-                None => (
-                    RunEnd::Fault,
-                    "a defect of the program ended the run; standard error of the server has the place".to_owned(),
-                ),
-            };
-            run.change(|meta| {
-                meta.state = RunState::Ended;
-                meta.end = Some(end);
-                meta.reason = reason;
-            });
-            let mut events = events;
-            add(run, &mut events, "state", &ended(&run.meta()));
-            if let Some(events) = events {
-                let _ = events.finish();
-            }
+    let events = publisher.ok().and_then(|thread| thread.join().ok());
+    let ending = match result {
+        Ok(finished) => of_finished(run, finished),
+        Err(Some(StartError::Interrupted(_))) => {
+            Ending::without_report(RunEnd::Stopped, "stopped before it started")
         }
+        Err(Some(error)) => Ending::without_report(RunEnd::Refused, error.to_string()),
+        Err(None) => Ending::without_report(
+            RunEnd::Fault,
+            "a defect of the program ended the run; standard error of the server has the place",
+        ),
+    };
+    Ending {
+        events: events.flatten(),
+        ..ending
+    }
+}
+
+fn of_finished(run: &Run, finished: Finished) -> Ending {
+    let mut report = finished.report;
+    if run.was_steered() {
+        let text = "a client changed the rate during the run".to_owned();
+        report.warnings.push(text);
+    }
+    Ending {
+        end: match finished.end {
+            End::Completed => RunEnd::Finished,
+            End::Signal(_) => RunEnd::Stopped,
+            End::Fault(_) => RunEnd::Fault,
+        },
+        reason: report.reason.clone(),
+        report: Some(Box::new(report)),
+        events: None,
     }
 }
 
@@ -115,50 +143,44 @@ fn run_plan(
     prepared.run(&mut observer).map_err(Some)
 }
 
-/// Stores the report and its event.
-fn settle(run: &Run, finished: &Finished, events: Option<EventFile>) {
-    let report = &finished.report;
-    let end = match &finished.end {
-        End::Completed => RunEnd::Finished,
-        End::Signal(_) => RunEnd::Stopped,
-        End::Fault(_) => RunEnd::Fault,
-    };
-    run.change(|meta| {
-        meta.state = RunState::Ended;
-        meta.end = Some(end);
-        meta.verdict = Some(report.verdict);
-        meta.reason.clone_from(&report.reason);
-        meta.elapsed_ns = report.elapsed_ns;
-    });
-    run.show(Seen {
-        figures: report.timeline.last(),
-        snapshot: run.seen().snapshot.clone(),
-        report: Some(report.clone()),
-        ..Seen::default()
-    });
-    let mut events = events;
-    add(run, &mut events, "state", &ended(&run.meta()));
-    if let Err(error) = run.folder.write("report.json.zst", report) {
-        // It stays in memory and can still be read.
-        run.keep_report(report);
-        let text = format!("the report is kept in memory only: {error}");
-        add(
-            run,
-            &mut events,
-            "message",
-            &json!({ "text": text }).to_string(),
-        );
+/// Stores the report, and publishes the last events of a run. Returns the report if it could not be stored.
+pub(crate) fn publish_end(run: &Run, ending: Ending) -> Option<Box<Report>> {
+    let Ending {
+        end,
+        reason,
+        report,
+        mut events,
+    } = ending;
+    let mut unsaved = None;
+    if let Some(report) = &report {
+        run.show(Seen {
+            figures: report.timeline.last(),
+            snapshot: run.seen().snapshot.clone(),
+            report: Some((**report).clone()),
+            ..Seen::default()
+        });
+        unsaved = run.folder.write("report.json.zst", report).err();
     }
-    let data = json!({
-        "id": run.id,
-        "verdict": report.verdict,
-        "reason": report.reason,
-        "href": format!("/api/v1/runs/{}/report", run.id),
-    });
-    add(run, &mut events, "report", &data.to_string());
+    let data = json!({ "state": RunState::Ended, "end": end, "reason": reason });
+    add(run, &mut events, "state", &data.to_string());
+    if let Some(error) = &unsaved {
+        let text = format!("the report is kept in memory until it can be written: {error}");
+        let data = json!({ "text": text });
+        add(run, &mut events, "message", &data.to_string());
+    }
+    if let Some(report) = &report {
+        let data = json!({
+            "id": run.id,
+            "verdict": report.verdict,
+            "reason": report.reason,
+            "href": format!("/api/v1/runs/{}/report", run.id),
+        });
+        add(run, &mut events, "report", &data.to_string());
+    }
     if let Some(events) = events {
         let _ = events.finish();
     }
+    report.filter(|_| unsaved.is_some())
 }
 
 /// Publishes an event, and stores it for as long as the disk takes it.
@@ -214,6 +236,7 @@ impl Observer for Publisher<'_> {
 
 /// Publishes the news of a run until the run has ended. Returns the file of events.
 fn publish(run: &Run, arrivals: &Receiver<News>, waiting: &AtomicUsize) -> Option<EventFile> {
+    // Without this file the run has no history of its events, and nothing else is lost.
     let mut events = run.folder.events().ok();
     let mut saved: Option<Instant> = None;
     for news in arrivals {

@@ -76,6 +76,12 @@ impl Feed {
         ring.wake();
     }
 
+    /// Number of the last event; 0 if there is none yet.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.lock().last
+    }
+
     /// The events after the one with this number.
     #[must_use]
     pub fn after(&self, id: u64) -> Batch {

@@ -1,6 +1,10 @@
 //! Powers that a server grants to plans.
 
-use std::path::{Component, Path, PathBuf};
+use std::{
+    fs::FileType,
+    os::unix::fs::FileTypeExt as _,
+    path::{Component, Path, PathBuf},
+};
 
 use wb_model::{
     Plan,
@@ -12,8 +16,6 @@ use wb_model::{
 pub struct Grants {
     /// Plans may run commands: probes, resets, commands for files.
     pub commands: bool,
-    /// Plans may run scripts of files that they may read.
-    pub scripts: bool,
     /// Plans may send to any address.
     pub leave: bool,
     /// Folder below which plans may read and write files, by absolute paths.
@@ -32,7 +34,8 @@ impl Grants {
     fn grants(&self, used: &PowerUse) -> bool {
         match used.power {
             Power::Commands => self.commands,
-            Power::Scripts => self.scripts && self.holds(&used.value),
+            // Only `wirebench wrk` runs scripts.
+            Power::Scripts => false,
             Power::Leaves => self.leave,
             Power::Reads => self.holds(&used.value),
             Power::Writes => is_plain_name(&used.value) || self.holds(&used.value),
@@ -47,12 +50,19 @@ impl Grants {
         };
         // A file that does not exist yet is in the folder that it would be made in.
         let known = match path.symlink_metadata() {
+            // Opening a pipe or a device may wait forever.
+            Ok(about) if is_special(about.file_type()) => return false,
             Ok(_) => path.canonicalize(),
             Err(_) => path.parent().unwrap_or(path).canonicalize(),
         };
         let goes_down = path.components().all(|part| part != Component::ParentDir);
         path.is_absolute() && goes_down && known.is_ok_and(|known| known.starts_with(&folder))
     }
+}
+
+/// Returns true for pipes and devices.
+fn is_special(kind: FileType) -> bool {
+    kind.is_fifo() || kind.is_char_device() || kind.is_block_device()
 }
 
 /// Returns true for a file name without a folder.

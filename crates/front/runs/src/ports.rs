@@ -55,7 +55,8 @@ struct Lease {
 /// Users of all ports.
 #[derive(Debug, Default)]
 pub(crate) struct Ports {
-    runs: BTreeMap<String, String>,
+    /// Run of a port, and the owner of that run.
+    runs: BTreeMap<String, (String, Option<String>)>,
     leases: BTreeMap<String, Lease>,
 }
 
@@ -79,7 +80,8 @@ impl Ports {
 
     /// The user that keeps a run of `owner` from using a port.
     pub(crate) fn holder(&self, port: &str, owner: Option<&str>, now_ns: u64) -> Option<Holder> {
-        let run = self.runs.get(port).map(|id| Holder::Run(id.clone()));
+        let run = self.runs.get(port);
+        let run = run.map(|(id, _)| Holder::Run(id.clone()));
         run.or_else(|| {
             let lease = self.leases.get(port)?;
             let is_of_other = lease.until_ns > now_ns && owner != Some(&lease.owner);
@@ -87,16 +89,17 @@ impl Ports {
         })
     }
 
-    /// Gives free ports to a run.
-    pub(crate) fn take(&mut self, ports: &BTreeSet<String>, id: &str) {
+    /// Gives free ports to a run of an owner.
+    pub(crate) fn take(&mut self, ports: &BTreeSet<String>, id: &str, owner: Option<&str>) {
         for port in ports {
-            self.runs.insert(port.clone(), id.to_owned());
+            let run = (id.to_owned(), owner.map(str::to_owned));
+            self.runs.insert(port.clone(), run);
         }
     }
 
     /// Takes all ports from a run.
     pub(crate) fn release(&mut self, id: &str) {
-        self.runs.retain(|_, run| run != id);
+        self.runs.retain(|_, (run, _)| run != id);
     }
 
     /// Gives a port to an owner until a time, or extends the lease. With `steals`, other owners and runs lose it;
@@ -116,7 +119,12 @@ impl Ports {
             .leases
             .get(port)
             .filter(|lease| lease.until_ns > now_ns);
-        let is_own = lease.is_some_and(|lease| lease.owner == owner);
+        let run = self.runs.get(port);
+        let is_own = match (lease, run) {
+            (Some(lease), _) => lease.owner == owner,
+            (None, Some((_, of))) => of.as_deref() == Some(owner),
+            (None, None) => true,
+        };
         if let Some(holder) = self.holder(port, Some(owner), now_ns)
             && !is_own
             && !steals
@@ -128,7 +136,8 @@ impl Ports {
             until_ns,
         };
         self.leases.insert(port.to_owned(), lease);
-        Ok(self.runs.get(port).filter(|_| !is_own).cloned())
+        let stolen = self.runs.get(port).filter(|_| !is_own);
+        Ok(stolen.map(|(id, _)| id.clone()))
     }
 
     /// Ends the lease of a port. Returns false if it is not of this owner.
@@ -205,7 +214,7 @@ mod tests {
     #[test]
     fn a_port_has_one_run_and_one_owner() {
         let mut ports = Ports::default();
-        ports.take(&set(&["a", "b"]), "r1");
+        ports.take(&set(&["a", "b"]), "r1", None);
         let held = ports.holders(&set(&["b", "c"]), None, 0);
         assert_eq!(held.len(), 1);
         assert_eq!(held[0].to_string(), "b is held by run r1");
@@ -223,19 +232,21 @@ mod tests {
             Err(Holder::Owner("me".to_owned()))
         );
         // The owner's own run does not hinder an extension; a thief's does.
-        ports.take(&set(&["a"]), "r2");
+        ports.take(&set(&["a"]), "r2", Some("me"));
         assert_eq!(ports.own("a", "me", 300, 50, false), Ok(None));
         assert_eq!(
             ports.own("a", "you", 300, 60, true),
             Ok(Some("r2".to_owned()))
         );
         assert!(!ports.disown("a", "me") && ports.disown("a", "you"));
+        // A port that only the owner's run uses is leased again.
+        assert_eq!(ports.own("a", "me", 900, 700, false), Ok(None));
     }
 
     #[test]
     fn a_run_passes_only_those_that_share_no_port_with_it() {
         let mut ports = Ports::default();
-        ports.take(&set(&["a"]), "r1");
+        ports.take(&set(&["a"]), "r1", None);
         let queue = [
             waiting("r2", &["a", "b"]),
             waiting("r3", &["b"]),
@@ -274,7 +285,7 @@ mod tests {
                 ports.iter().map(|port| format!("p{port}")).collect()
             };
             let mut ports = Ports::default();
-            ports.take(&names(&held), "before");
+            ports.take(&names(&held), "before", None);
             let queue: Vec<Waiting> = queue.iter().enumerate().map(|(n, used)| Waiting {
                 id: format!("r{n}"),
                 ports: names(used),

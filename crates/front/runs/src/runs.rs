@@ -5,14 +5,13 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
-use serde_json::json;
 use thiserror::Error;
 use wb_machine::{
     HostError,
@@ -29,7 +28,7 @@ use wb_render::metrics::Seen;
 use wb_session::{PortHint, Signals, Steer, Steering};
 
 use crate::{
-    carry_out::carry_out,
+    carry_out::{Ending, carry_out, publish_end},
     concerns::{Concern, concerns},
     feed::{Feed, NumberedEvent},
     grants::{Grants, is_plain_name},
@@ -39,6 +38,10 @@ use crate::{
 
 /// Interval at which waiting runs look whether other processes have left their ports.
 const LOOK: Duration = Duration::from_millis(250);
+/// Interval at which reports that could not be written are tried again.
+const SAVE_AGAIN: Duration = Duration::from_secs(5);
+/// Maximum number of runs that wait.
+const MOST_QUEUED: usize = 100;
 /// Free space in bytes that a new capture needs.
 const LEAST_FREE: u64 = 1 << 30;
 /// Time for which the figures of an ended run are still shown, so that each reader sees the last ones.
@@ -105,6 +108,9 @@ pub enum Refusal {
     /// Too many runs are active.
     #[error("{0} runs are active, the maximum of this server")]
     Busy(usize),
+    /// Too many runs wait.
+    #[error("{0} runs are waiting, the maximum")]
+    Waiting(usize),
     /// The program ends.
     #[error("the server is about to end")]
     Stopping,
@@ -138,8 +144,10 @@ pub struct Run {
     report: Mutex<Option<Arc<Report>>>,
     started: Mutex<Option<Instant>>,
     stopping: AtomicBool,
-    /// Lets `wirebench ls` find the run.
-    _listed: Listed,
+    /// True once a client changed the rate.
+    steered: AtomicBool,
+    /// Lets `wirebench ls` find the run until it has ended.
+    listed: Mutex<Option<Listed>>,
 }
 
 /// Figures of a run over time. They are copied on request only.
@@ -147,7 +155,8 @@ pub struct Run {
 pub(crate) struct Course {
     is_wanted: AtomicBool,
     latest: Mutex<Option<Arc<Timeline>>>,
-    published: Condvar,
+    /// Number of copies so far.
+    copies: AtomicU64,
 }
 
 impl Course {
@@ -155,7 +164,7 @@ impl Course {
     pub(crate) fn offer(&self, timeline: &Timeline) {
         if self.is_wanted.swap(false, Ordering::Relaxed) {
             *lock(&self.latest) = Some(Arc::new(timeline.clone()));
-            self.published.notify_all();
+            self.copies.fetch_add(1, Ordering::Release);
         }
     }
 }
@@ -175,6 +184,10 @@ impl Run {
             meta.elapsed_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         }
         meta
+    }
+
+    fn has_ended(&self) -> bool {
+        lock(&self.meta).state == RunState::Ended
     }
 
     /// The plan, with resolved addresses once the run is ready.
@@ -203,33 +216,43 @@ impl Run {
         Arc::clone(&lock(&self.seen))
     }
 
-    pub(crate) fn keep_report(&self, report: &Report) {
-        *lock(&self.report) = Some(Arc::new(report.clone()));
+    pub(crate) fn was_steered(&self) -> bool {
+        self.steered.load(Ordering::Relaxed)
     }
 
-    /// The figures over time so far, as of the next interval. Waits for them for at most `patience`; `None` if the run
-    /// has no figures by then.
-    #[must_use]
-    pub fn course(&self, patience: Duration) -> Option<Arc<Timeline>> {
-        let mut latest = lock(&self.course.latest);
-        *latest = None;
-        self.course.is_wanted.store(true, Ordering::Relaxed);
-        let until = Instant::now() + patience;
-        while latest.is_none() && !self.feed.after(u64::MAX).over {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            let woken = self.course.published.wait_timeout(latest, left.min(LOOK));
-            latest = woken.unwrap_or_else(PoisonError::into_inner).0;
+    /// Writes the report that could not be written before, and the facts. Returns true if both are on the disk.
+    fn is_saved(&self) -> bool {
+        let mut report = lock(&self.report);
+        let kept = report.clone();
+        if kept.is_some_and(|kept| self.folder.write("report.json.zst", &*kept).is_err()) {
+            return false;
         }
-        latest.clone()
+        *report = None;
+        self.folder.write("run.json", &self.meta()).is_ok()
+    }
+
+    /// Asks for the figures over time so far. They are there once [`Run::courses`] has risen, at the next interval.
+    pub fn ask_for_course(&self) {
+        self.course.is_wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// Number of copies of the figures over time that were made so far.
+    #[must_use]
+    pub fn courses(&self) -> u64 {
+        self.course.copies.load(Ordering::Acquire)
+    }
+
+    /// The figures over time, as of the last copy.
+    #[must_use]
+    pub fn course(&self) -> Option<Arc<Timeline>> {
+        lock(&self.course.latest).clone()
     }
 
     /// Requests a change of the rate. Returns false if the senders of the run cannot follow it.
     pub fn steer(&self, wish: Steer) -> bool {
         let follows = Steering::is_followed_by(&self.plan());
         if follows {
+            self.steered.store(true, Ordering::Relaxed);
             self.steering.ask(wish);
         }
         follows
@@ -359,6 +382,9 @@ impl Runs {
                 return Err(Refusal::Busy(table.active));
             }
         }
+        if table.queue.len() >= MOST_QUEUED {
+            return Err(Refusal::Waiting(table.queue.len()));
+        }
         let run = self
             .0
             .new_run(&mut plan, name, labels, owner.clone(), &ports)?;
@@ -420,16 +446,17 @@ impl Runs {
     pub fn report(&self, id: &str) -> Option<Report> {
         let unsaved = self.current(id).and_then(|run| lock(&run.report).clone());
         unsaved.map(|report| (*report).clone()).or_else(|| {
-            self.0.store.get(id)?;
+            // A run that is about to end has one, too.
+            self.get(id)?;
             self.0.store.folder(id).read("report.json.zst")
         })
     }
 
-    /// The events of an ended run.
-    #[must_use]
-    pub fn events(&self, id: &str) -> Vec<NumberedEvent> {
+    /// The events of an ended run, read one by one.
+    pub fn events(&self, id: &str) -> impl Iterator<Item = NumberedEvent> + Send + use<> {
         let known = self.0.store.get(id);
-        known.map_or_else(Vec::new, |_| self.0.store.folder(id).read_events())
+        let folder = known.map(|_| self.0.store.folder(id));
+        folder.into_iter().flat_map(|folder| folder.read_events())
     }
 
     /// Folder of the files that the captures of a run have written.
@@ -463,6 +490,13 @@ impl Runs {
 
     /// Removes an ended run from the history. Returns false if there is none.
     pub fn remove(&self, id: &str) -> bool {
+        let mut table = lock(&self.0.table);
+        if let Some(run) = table.runs.get(id).filter(|run| run.has_ended()).cloned() {
+            // It waits for space on the disk.
+            table.runs.remove(id);
+            self.0.store.add(run.meta());
+        }
+        drop(table);
         self.0.store.remove(id)
     }
 
@@ -537,6 +571,7 @@ impl Runs {
         self.0.changed.notify_all();
         let until = Instant::now() + patience;
         let mut table = lock(&self.0.table);
+        self.0.save_ended(&mut table);
         while table.active > 0 {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -545,7 +580,8 @@ impl Runs {
             let woken = self.0.changed.wait_timeout(table, left);
             table = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
-        true
+        self.0.save_ended(&mut table);
+        table.runs.is_empty()
     }
 }
 
@@ -617,6 +653,7 @@ impl Inner {
             reason: String::new(),
             requested: now.to_string(),
             started: None,
+            ended: None,
             elapsed_ns: 0,
         };
         let folder = self.store.create(&meta, plan)?;
@@ -638,7 +675,8 @@ impl Inner {
             report: Mutex::default(),
             started: Mutex::default(),
             stopping: AtomicBool::new(false),
-            _listed: listed,
+            steered: AtomicBool::new(false),
+            listed: Mutex::new(Some(listed)),
         }))
     }
 
@@ -687,30 +725,53 @@ impl Inner {
 
     /// Ends a run that never started.
     fn refuse(&self, table: &mut Table, run: &Arc<Run>, end: RunEnd, reason: &str) {
+        let ending = Ending::without_report(end, reason);
+        self.finish(table, run, end, reason.to_owned(), None);
+        publish_end(run, ending);
+        run.feed.close();
+    }
+
+    /// Moves a run that has ended into the history.
+    fn finish(
+        &self,
+        table: &mut Table,
+        run: &Arc<Run>,
+        end: RunEnd,
+        reason: String,
+        report: Option<&Report>,
+    ) {
         run.change(|meta| {
             meta.state = RunState::Ended;
             meta.end = Some(end);
-            meta.reason = reason.to_owned();
+            meta.ended = Some(Timestamp::now().to_string());
+            meta.reason = reason;
+            if let Some(report) = report {
+                meta.verdict = Some(report.verdict);
+                meta.elapsed_ns = report.elapsed_ns;
+            }
         });
-        run.feed.push("state", &ended(&run.meta()));
-        self.finish(table, run);
+        *lock(&run.listed) = None;
+        table.recent.retain(|(at, ..)| at.elapsed() < RECENT);
+        let seen = (Instant::now(), run.id.clone(), run.seen());
+        table.recent.push(seen);
+        self.save(table, run);
+        self.changed.notify_all();
     }
 
-    /// Moves an ended run into the history.
-    fn finish(&self, table: &mut Table, run: &Arc<Run>) {
-        let meta = run.meta();
-        table.recent.retain(|(at, ..)| at.elapsed() < RECENT);
-        table
-            .recent
-            .push((Instant::now(), run.id.clone(), run.seen()));
-        let is_stored = lock(&run.report).is_none() && run.folder.write("run.json", &meta).is_ok();
-        if is_stored {
+    /// Adds a run that has ended to the history, as soon as its files can be written.
+    fn save(&self, table: &mut Table, run: &Arc<Run>) {
+        if run.is_saved() {
             run.folder.forget_so_far();
-            self.store.add(meta);
+            self.store.add(run.meta());
             table.runs.remove(&run.id);
         }
-        run.feed.close();
-        self.changed.notify_all();
+    }
+
+    /// Tries again to write what could not be written.
+    fn save_ended(&self, table: &mut Table) {
+        let runs = table.runs.values().cloned();
+        let ended: Vec<_> = runs.filter(|run| run.has_ended()).collect();
+        ended.iter().for_each(|run| self.save(table, run));
     }
 
     /// Starts a run in a new thread.
@@ -718,17 +779,25 @@ impl Inner {
         let Queued {
             waiting, run, plan, ..
         } = queued;
-        table.ports.take(&waiting.ports, &run.id);
+        let owner = waiting.owner.as_deref();
+        table.ports.take(&waiting.ports, &run.id, owner);
         table.active += 1;
         run.change(|meta| meta.state = RunState::Preparing);
         let (inner, carried) = (Arc::clone(self), Arc::clone(&run));
         let work = move || {
-            carry_out(&carried, plan, &inner.settings);
+            let ending = carry_out(&carried, plan, &inner.settings);
+            let (end, reason) = (ending.end, ending.reason.clone());
+            let report = ending.report.clone();
+            // The report is there before anything says that the run has ended.
+            let unsaved = publish_end(&carried, ending);
+            *lock(&carried.report) = unsaved.map(Arc::from);
             let mut table = lock(&inner.table);
             table.active -= 1;
             table.ports.release(&carried.id);
-            inner.finish(&mut table, &carried);
+            inner.finish(&mut table, &carried, end, reason, report.as_deref());
             inner.advance(&mut table);
+            drop(table);
+            carried.feed.close();
         };
         let name = format!("wb-run{}", run.id.get(15..).unwrap_or_default());
         if let Err(error) = thread::Builder::new().name(name).spawn(work) {
@@ -740,19 +809,17 @@ impl Inner {
     }
 }
 
-/// Data of the event of a run that has ended.
-pub(crate) fn ended(meta: &RunMeta) -> String {
-    json!({ "state": meta.state, "end": meta.end, "reason": meta.reason }).to_string()
-}
-
 /// Looks after waiting runs until the program ends.
 fn serve_queue(inner: &Arc<Inner>) {
     let mut table = lock(&inner.table);
     while !table.stopping {
         inner.advance(&mut table);
-        let next = match table.queue.is_empty() {
-            true => Duration::from_secs(3600),
-            false => LOOK,
+        inner.save_ended(&mut table);
+        let is_unsaved = table.runs.values().any(|run| run.has_ended());
+        let next = match (table.queue.is_empty(), is_unsaved) {
+            (false, _) => LOOK,
+            (true, true) => SAVE_AGAIN,
+            (true, false) => Duration::from_secs(3600),
         };
         let woken = inner.changed.wait_timeout(table, next);
         table = woken.unwrap_or_else(PoisonError::into_inner).0;

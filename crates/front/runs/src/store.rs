@@ -13,6 +13,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -94,6 +95,9 @@ pub struct RunMeta {
     /// Start, RFC 3339, once it has started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<String>,
+    /// End, RFC 3339, once it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
     /// Time since the start, in ns; of an ended run its duration.
     pub elapsed_ns: u64,
 }
@@ -159,8 +163,11 @@ impl Store {
         let entries = fs::read_dir(&store.runs).map_err(failed("read", &store.runs))?;
         for entry in entries.flatten() {
             let folder = RunFolder(entry.path());
-            // A folder without this file was made by a server that ended at this moment.
-            let Some(mut meta) = folder.read::<RunMeta>("run.json") else {
+            // A folder without this file was made by a server that ended at this moment. A name that is not that of the
+            // folder could lead to any other folder.
+            let name = entry.file_name();
+            let meta = folder.read::<RunMeta>("run.json");
+            let Some(mut meta) = meta.filter(|meta| *name == *meta.id) else {
                 continue;
             };
             if meta.state != RunState::Ended {
@@ -191,10 +198,17 @@ impl Store {
         let files = folder.files();
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);
-        builder.create(&files).map_err(failed("make", &files))?;
-        folder.write("plan.json", plan)?;
-        folder.write("run.json", meta)?;
-        Ok(folder)
+        let made = builder.create(&files).map_err(failed("make", &files));
+        let made = made
+            .and_then(|()| folder.write("plan.json", plan))
+            .and_then(|()| folder.write("run.json", meta));
+        match made {
+            Ok(()) => Ok(folder),
+            Err(error) => {
+                let _ = fs::remove_dir_all(&folder.0);
+                Err(error)
+            }
+        }
     }
 
     /// Adds an ended run to the index. Its files have been written.
@@ -203,12 +217,22 @@ impl Store {
         self.remove_oldest();
     }
 
+    /// Removes the runs that ended first. Runs that never started are counted separately, so that they do not displace
+    /// results.
     fn remove_oldest(&self) {
         let mut index = self.lock();
-        while index.len() > self.keep
-            && let Some((id, _)) = index.pop_first()
-        {
-            let _ = fs::remove_dir_all(self.runs.join(id));
+        for has_started in [true, false] {
+            let mut same: Vec<(String, String)> = index
+                .values()
+                .filter(|meta| meta.started.is_some() == has_started)
+                .map(|meta| (meta.ended.clone().unwrap_or_default(), meta.id.clone()))
+                .collect();
+            same.sort();
+            let over = same.len().saturating_sub(self.keep);
+            for (_, id) in same.into_iter().take(over) {
+                index.remove(&id);
+                let _ = fs::remove_dir_all(self.runs.join(id));
+            }
         }
     }
 
@@ -300,23 +324,35 @@ impl RunFolder {
         let _ = fs::remove_file(self.0.join("so-far.json"));
     }
 
-    /// Makes the report of a run that its server left behind.
+    /// Completes a run that its server left behind. Its report, or else the report so far, has the result.
     fn recover(&self, meta: &mut RunMeta) {
-        let so_far: Option<Report> = self.read("so-far.json");
-        meta.end = Some(match so_far.is_some() {
-            true => RunEnd::Fault,
-            false => RunEnd::Refused,
-        });
         meta.state = RunState::Ended;
-        meta.verdict = Some(Verdict::Incomplete);
-        meta.reason = LEFT_BEHIND.to_owned();
-        if let Some(mut report) = so_far {
-            report.verdict = Verdict::Incomplete;
-            report.reason = LEFT_BEHIND.to_owned();
+        meta.ended = Some(Timestamp::now().to_string());
+        if let Some(report) = self.read::<Report>("report.json.zst") {
+            meta.end = Some(match report.verdict {
+                Verdict::Incomplete => RunEnd::Stopped,
+                _ => RunEnd::Finished,
+            });
+            meta.verdict = Some(report.verdict);
+            meta.reason = report.reason;
             meta.elapsed_ns = report.elapsed_ns;
-            // The next start tries again.
-            if self.write("report.json.zst", &report).is_err() {
-                return;
+        } else {
+            let has_started = meta.started.is_some();
+            meta.end = Some(if has_started {
+                RunEnd::Fault
+            } else {
+                RunEnd::Refused
+            });
+            meta.verdict = has_started.then_some(Verdict::Incomplete);
+            meta.reason = LEFT_BEHIND.to_owned();
+            if let Some(mut report) = self.read::<Report>("so-far.json") {
+                report.verdict = Verdict::Incomplete;
+                report.reason = LEFT_BEHIND.to_owned();
+                meta.elapsed_ns = report.elapsed_ns;
+                // The next start tries again.
+                if self.write("report.json.zst", &report).is_err() {
+                    return;
+                }
             }
         }
         if self.write("run.json", meta).is_ok() {
@@ -332,16 +368,15 @@ impl RunFolder {
         Ok(EventFile { encoder, path })
     }
 
-    /// The events of an ended run, as far as they were written.
-    pub(crate) fn read_events(&self) -> Vec<NumberedEvent> {
+    /// The events of an ended run, as far as they were written. They are read one by one: there may be very many.
+    pub(crate) fn read_events(&self) -> impl Iterator<Item = NumberedEvent> + Send + use<> {
         let decoder = File::open(self.0.join("events.jsonl.zst")).and_then(zstd::Decoder::new);
-        let Ok(decoder) = decoder else {
-            return Vec::new();
-        };
-        let lines = io::BufReader::new(decoder).lines();
+        let lines = decoder
+            .ok()
+            .map(|decoder| io::BufReader::new(decoder).lines());
         // A server that was killed left the stream without its end.
-        let lines = lines.map_while(Result::ok);
-        lines.filter_map(|line| event_of(&line)).collect()
+        let lines = lines.into_iter().flatten().map_while(Result::ok);
+        lines.filter_map(|line| event_of(&line))
     }
 }
 
@@ -400,9 +435,43 @@ mod tests {
             verdict: None,
             reason: String::new(),
             requested: "2026-11-29T20:00:00Z".to_owned(),
-            started: None,
+            started: Some("2026-11-29T20:00:01Z".to_owned()),
+            ended: (state == RunState::Ended).then(|| format!("2026-11-29T20:00:0{id}Z")),
             elapsed_ns: 0,
         }
+    }
+
+    #[test]
+    fn a_name_that_is_not_that_of_its_folder_is_ignored() {
+        let folder = tempfile::tempdir().unwrap();
+        let victim = folder.path().join("victim");
+        fs::create_dir(&victim).unwrap();
+        let store = Store::open(folder.path(), 9).unwrap();
+        for id in ["../victim", "", "other"] {
+            let run = store
+                .create(&meta("1", RunState::Ended), &Plan::default())
+                .unwrap();
+            run.write("run.json", &meta(id, RunState::Ended)).unwrap();
+        }
+        drop(store);
+        let store = Store::open(folder.path(), 1).unwrap();
+        assert_eq!(store.list(), []);
+        assert!(!store.remove("../victim") && victim.exists());
+    }
+
+    #[test]
+    fn runs_that_never_started_displace_no_results() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), 1).unwrap();
+        store.add(meta("1", RunState::Ended));
+        for id in ["2", "3"] {
+            store.add(RunMeta {
+                started: None,
+                ..meta(id, RunState::Ended)
+            });
+        }
+        let ids: Vec<String> = store.list().into_iter().map(|meta| meta.id).collect();
+        assert_eq!(ids, ["3", "1"]);
     }
 
     #[test]
@@ -450,6 +519,16 @@ mod tests {
                 std::mem::forget(events);
             }
         }
+        // One that was killed after its report had been written.
+        let whole = store
+            .create(&meta("whole", RunState::Draining), &Plan::default())
+            .unwrap();
+        let report = Report {
+            verdict: Verdict::Pass,
+            ..Report::default()
+        };
+        whole.write("report.json.zst", &report).unwrap();
+        whole.write("so-far.json", &Report::default()).unwrap();
         // A folder without anything in it.
         fs::create_dir(folder.path().join("runs/empty")).unwrap();
         drop(store);
@@ -468,14 +547,20 @@ mod tests {
             let report: Report = store.folder("known").read("report.json.zst").unwrap();
             assert_eq!(report.totals.offered_frames, Some(5));
             assert_eq!(report.verdict, Verdict::Incomplete);
-            let events = store.folder("known").read_events();
+            let whole = store.get("whole").unwrap();
+            assert_eq!(
+                (whole.end, whole.verdict),
+                (Some(RunEnd::Finished), Some(Verdict::Pass))
+            );
+            let events: Vec<_> = store.folder("known").read_events().collect();
             assert_eq!(events.len(), 2);
             assert_eq!(
                 (events[1].id, events[1].name, &*events[1].data),
                 (2, "snapshot", "{ }")
             );
-            assert_eq!(store.get("new").unwrap().end, Some(RunEnd::Refused));
-            assert_eq!(store.list().len(), 2);
+            // It had started, and had no snapshot yet.
+            assert_eq!(store.get("new").unwrap().end, Some(RunEnd::Fault));
+            assert_eq!(store.list().len(), 3);
         }
     }
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use axum::{
+    body::{Body, to_bytes},
     extract::{ConnectInfo, Request, State},
     http::{HeaderMap, StatusCode, header},
     middleware::Next,
@@ -23,6 +24,10 @@ use crate::{
 const MOST_FAILURES: u32 = 10;
 /// Time after which the failures of an address are forgotten.
 const WINDOW: Duration = Duration::from_secs(60);
+/// Maximum size of a body, in bytes.
+const MOST_BODY: usize = 64 << 20;
+/// Time in which a body has to arrive.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Number of addresses with remembered failures.
 const MOST_ADDRESSES: usize = 10_000;
 
@@ -42,6 +47,31 @@ pub(crate) struct Guarded {
     failures: Mutex<BTreeMap<IpAddr, (u32, Instant)>>,
 }
 
+/// Permission of a client that makes a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Ticket {
+    access: Access,
+    token: String,
+}
+
+impl Ticket {
+    /// Returns false once the token was removed or has expired.
+    pub(crate) fn is_valid(&self) -> bool {
+        match &self.access {
+            Access::Open => true,
+            Access::Tokens(guarded) => guarded.tokens.role_of(&self.token).is_some(),
+        }
+    }
+}
+
+/// The token in the headers of a request.
+fn token_in(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    let is_bearer = scheme.eq_ignore_ascii_case("bearer");
+    is_bearer.then(|| token.trim())
+}
+
 impl Access {
     pub(crate) fn by_tokens(file: TokenFile) -> Self {
         Self::Tokens(Arc::new(Guarded {
@@ -55,15 +85,13 @@ impl Access {
         let Self::Tokens(guarded) = self else {
             return Ok(Role::Admin);
         };
-        let token = headers.get(header::AUTHORIZATION);
-        let token = token.and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
-        let Some(token) = token else {
+        let Some(token) = token_in(headers) else {
             return Err(ApiError::new(
                 StatusCode::UNAUTHORIZED,
                 "a token is needed: Authorization: Bearer wbt_…",
             ));
         };
-        match guarded.tokens.role_of(token.trim()) {
+        match guarded.tokens.role_of(token) {
             Some(role) => Ok(role),
             None => Err(guarded.refusal(from)),
         }
@@ -96,7 +124,7 @@ impl Guarded {
 /// Lets a request pass if its client has at least this role. The handler finds the role in the extensions.
 pub(crate) async fn require(
     State((access, least)): State<(Access, Role)>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
     let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
@@ -120,8 +148,29 @@ pub(crate) async fn require(
         );
         return ApiError::new(StatusCode::FORBIDDEN, what).into_response();
     }
-    request.extensions_mut().insert(role);
-    next.run(request).await
+    let ticket = Ticket {
+        access,
+        token: token_in(request.headers()).unwrap_or_default().to_owned(),
+    };
+    let (mut parts, body) = request.into_parts();
+    let read = tokio::time::timeout(PATIENCE, to_bytes(body, MOST_BODY)).await;
+    let body = match read {
+        Ok(Ok(body)) => body,
+        Ok(Err(_)) => {
+            let what = format!(
+                "the body is larger than {} MiB, or ends too soon",
+                MOST_BODY >> 20
+            );
+            return ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, what).into_response();
+        }
+        Err(_) => {
+            let what = "the body did not arrive in time";
+            return ApiError::new(StatusCode::REQUEST_TIMEOUT, what).into_response();
+        }
+    };
+    parts.extensions.insert(role);
+    parts.extensions.insert(ticket);
+    next.run(Request::from_parts(parts, Body::from(body))).await
 }
 
 #[cfg(test)]

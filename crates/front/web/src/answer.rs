@@ -94,7 +94,7 @@ impl From<Refusal> for ApiError {
             Refusal::Plan(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Refusal::Powers(_) | Refusal::Offered(_) => StatusCode::FORBIDDEN,
             Refusal::Concerns(_) | Refusal::Held(_) | Refusal::Busy(_) => StatusCode::CONFLICT,
-            Refusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::Stopping | Refusal::Waiting(_) => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::Full => StatusCode::INSUFFICIENT_STORAGE,
             Refusal::Store(_) | Refusal::Machine(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };

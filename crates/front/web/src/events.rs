@@ -14,36 +14,72 @@ use futures_core::Stream;
 use serde_json::json;
 use wb_runs::{NumberedEvent, Run};
 
+use crate::access::Ticket;
+
 /// Interval of comments that keep a connection alive.
 const ALIVE: Duration = Duration::from_secs(15);
 
+/// Number of stored events that are read in one turn.
+const TURN: usize = 256;
+
 /// Stream of the events of a run, from one of them on.
 pub(crate) struct EventStream {
-    /// Source of further events; none for a run that has ended.
+    /// Source of further events of a current run.
     run: Option<Arc<Run>>,
+    /// Source of the events of a run that has ended.
+    stored: Option<Box<dyn Iterator<Item = NumberedEvent> + Send>>,
     /// Number of the last event that was sent or is waiting.
     last: u64,
     waiting: VecDeque<Event>,
+    /// The client's permission, which may end.
+    ticket: Ticket,
 }
 
 impl EventStream {
     /// The events of a current run after the one with this number.
-    pub(crate) fn of_current(run: Arc<Run>, last: u64) -> Self {
+    pub(crate) fn of_current(run: Arc<Run>, last: u64, ticket: Ticket) -> Self {
+        // A number that was never given is of another run.
+        let last = last.min(run.feed.last());
         Self {
             run: Some(run),
+            stored: None,
             last,
             waiting: VecDeque::new(),
+            ticket,
         }
     }
 
-    /// These events, then the end.
-    pub(crate) fn of_ended(events: Vec<NumberedEvent>, last: u64) -> Self {
-        let events = events.into_iter().filter(|event| event.id > last);
+    /// These events after the one with this number, then the end.
+    pub(crate) fn of_ended(
+        events: impl Iterator<Item = NumberedEvent> + Send + 'static,
+        last: u64,
+        ticket: Ticket,
+    ) -> Self {
         Self {
             run: None,
+            stored: Some(Box::new(events)),
             last,
-            waiting: events.map(|event| written(&event)).collect(),
+            waiting: VecDeque::new(),
+            ticket,
         }
+    }
+
+    /// Reads the next stored events. Returns false if there are no more.
+    fn read(&mut self) -> bool {
+        let Some(stored) = &mut self.stored else {
+            return false;
+        };
+        for _ in 0..TURN {
+            let Some(event) = stored.next() else {
+                self.stored = None;
+                return false;
+            };
+            if event.id > self.last {
+                self.waiting.push_back(written(&event));
+                return true;
+            }
+        }
+        true
     }
 
     /// The answer to a request for events.
@@ -63,6 +99,14 @@ impl Stream for EventStream {
     type Item = Result<Event, Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if !self.ticket.is_valid() {
+            return Poll::Ready(None);
+        }
+        if self.waiting.is_empty() && self.read() && self.waiting.is_empty() {
+            // Other clients have their turn.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         if self.waiting.is_empty()
             && let Some(run) = self.run.clone()
         {

@@ -48,7 +48,9 @@ fn check_headers(reach: Reach, method: &Method, headers: &HeaderMap) -> Result<(
     if reach == Reach::Open && !is_loopback(host) {
         return refused("the request is for another host; use localhost");
     }
-    if let Some(origin) = text(header::ORIGIN) {
+    // An unreadable origin is not that of this server.
+    let origin = headers.get(header::ORIGIN);
+    if let Some(origin) = origin.map(|value| value.to_str().unwrap_or("unreadable")) {
         let of = origin.split_once("://").map_or(origin, |(_, host)| host);
         if of != host {
             return refused("the request comes from a page of another site");
@@ -58,7 +60,12 @@ fn check_headers(reach: Reach, method: &Method, headers: &HeaderMap) -> Result<(
     let changes = *method == Method::POST;
     let kind = text(header::CONTENT_TYPE).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
-    if changes && !matches!(kind, "application/json" | "application/toml") {
+    let is_known = |known: &str| kind.eq_ignore_ascii_case(known);
+    if changes
+        && !["application/json", "application/toml"]
+            .into_iter()
+            .any(is_known)
+    {
         return Err(ApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "requests that change something need Content-Type: application/json",

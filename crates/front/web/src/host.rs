@@ -32,8 +32,6 @@ pub(crate) struct HostDocument {
 pub(crate) struct PowersDocument {
     /// Plans may run commands.
     commands: bool,
-    /// Plans may run scripts.
-    scripts: bool,
     /// Plans may send to any address.
     leave: bool,
     /// Folder below which plans may read and write files.
@@ -44,7 +42,6 @@ impl PowersDocument {
     fn of(grants: &Grants) -> Self {
         Self {
             commands: grants.commands,
-            scripts: grants.scripts,
             leave: grants.leave,
             files: grants.files.as_ref().map(|f| f.display().to_string()),
         }

@@ -51,17 +51,25 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let in_query = route.query.iter().map(|(name, about)| {
         json!({ "name": name, "in": "query", "description": about, "schema": { "type": "string" } })
     });
-    let parameters: Vec<Value> = in_path.chain(in_query).collect();
+    let in_headers = route.headers.iter().map(|(name, about)| {
+        json!({ "name": name, "in": "header", "description": about, "schema": { "type": "string" } })
+    });
+    let parameters: Vec<Value> = in_path.chain(in_query).chain(in_headers).collect();
     let mut responses = Map::new();
     let (status, body) = &route.answer;
-    responses.insert(status.to_string(), response("Success.", body, generator));
+    for status in [Some(*status), route.also].into_iter().flatten() {
+        responses.insert(status.to_string(), response("Success.", body, generator));
+    }
     let error = Body::Json(|generator| generator.subschema_for::<ErrorBody>());
-    let of_role: &[u16] = if route.role.is_some() {
-        &[401, 403]
-    } else {
-        &[]
+    let of_role: &[u16] = match route.role {
+        Some(_) => &[401, 403, 429],
+        None => &[],
     };
-    for status in route.refusals.iter().chain(of_role) {
+    let of_body: &[u16] = match route.body {
+        Body::Empty => &[],
+        _ => &[408, 413, 415],
+    };
+    for status in route.refusals.iter().chain(of_role).chain(of_body) {
         responses.insert(status.to_string(), response("Refused.", &error, generator));
     }
     let mut operation = json!({
@@ -73,7 +81,10 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         operation["description"] = format!("Needs the role {}.", role.name()).into();
         operation["security"] = json!([{ "token": [] }]);
     }
-    if let Some(content) = content(&route.body, generator) {
+    if let Some(mut content) = content(&route.body, generator) {
+        if route.takes_toml {
+            content["application/toml"] = json!({ "schema": { "type": "string" } });
+        }
         operation["requestBody"] = json!({ "content": content });
     }
     operation

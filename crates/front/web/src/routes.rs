@@ -20,9 +20,6 @@ use crate::{
     tokens::Role,
 };
 
-/// Maximum size of a body, in bytes.
-const MOST_BODY: usize = 64 << 20;
-
 /// Makes the schema of a type.
 pub(crate) type Shape = fn(&mut SchemaGenerator) -> Schema;
 
@@ -51,8 +48,14 @@ pub(crate) struct Route {
     pub(crate) body: Body,
     /// Status and contents of the answer to a request that succeeds.
     pub(crate) answer: (u16, Body),
-    /// Other statuses.
+    /// Another status of such an answer.
+    pub(crate) also: Option<u16>,
+    /// Statuses of refused requests.
     pub(crate) refusals: &'static [u16],
+    /// Headers that have an effect.
+    pub(crate) headers: &'static [(&'static str, &'static str)],
+    /// True if the body may also be a plan in TOML.
+    pub(crate) takes_toml: bool,
     /// Least role of the client; no role for public requests.
     pub(crate) role: Option<Role>,
     handler: fn() -> MethodRouter<App>,
@@ -72,7 +75,10 @@ const fn route(
         query: &[],
         body: Body::Empty,
         answer: (200, Body::Empty),
+        also: None,
         refusals: &[],
+        headers: &[],
+        takes_toml: false,
         role: match method.as_bytes() {
             b"get" => Some(Role::Read),
             _ => Some(Role::Run),
@@ -97,6 +103,21 @@ impl Route {
         self
     }
 
+    const fn also(mut self, status: u16) -> Self {
+        self.also = Some(status);
+        self
+    }
+
+    const fn headers(mut self, headers: &'static [(&'static str, &'static str)]) -> Self {
+        self.headers = headers;
+        self
+    }
+
+    const fn takes_toml(mut self) -> Self {
+        self.takes_toml = true;
+        self
+    }
+
     const fn by(mut self, role: Option<Role>) -> Self {
         self.role = role;
         self
@@ -118,7 +139,7 @@ pub(crate) static ROUTES: [Route; 25] = [
     route("post", "/api/v1/plans/check", "Check a plan without opening anything.", || post(runs::check))
         .takes(shape::<runs::PlanBody>)
         .gives(200, Body::Json(shape::<runs::Checked>))
-        .or(&[400, 403, 422]),
+        .or(&[400, 403, 422]).takes_toml(),
     route(
         "post",
         "/api/v1/runs",
@@ -127,7 +148,7 @@ pub(crate) static ROUTES: [Route; 25] = [
     )
     .takes(shape::<runs::NewRun>)
     .gives(201, Body::Json(shape::<RunMeta>))
-    .or(&[400, 403, 409, 413, 422, 503, 507]),
+    .or(&[400, 403, 409, 413, 422, 503, 507]).also(202).takes_toml().headers(&[("Idempotency-Key", "any text: the same key and body give the same run for an hour")]),
     route("get", "/api/v1/runs", "List the runs, the newest first.", || get(runs::list))
         .query(&[
             ("state", "only runs in this state"),
@@ -159,7 +180,7 @@ pub(crate) static ROUTES: [Route; 25] = [
         || get(runs::events),
     )
     .gives(200, Body::Of("text/event-stream"))
-    .or(&[400, 404]),
+    .or(&[400, 404]).headers(&[("Last-Event-ID", "number of the last event that the client has")]),
     route("get", "/api/v1/runs/{id}/snapshots", "Get the figures of a run over time, so far.", || get(runs::snapshots))
         .query(&[("from_ns", "only from this time on, in ns since the start")])
         .gives(200, Body::Json(shape::<Timeline>))
@@ -167,7 +188,7 @@ pub(crate) static ROUTES: [Route; 25] = [
     route("post", "/api/v1/runs/{id}/stop", "Stop a run (202); one that has ended stays as it is (200).", || post(runs::stop))
         .takes(shape::<runs::StopBody>)
         .gives(202, Body::Json(shape::<RunMeta>))
-        .or(&[400, 404]),
+        .or(&[400, 404]).also(200),
     route("post", "/api/v1/runs/{id}/steer", "Change the rate of a load.", || post(runs::steer))
         .takes(shape::<runs::SteerBody>)
         .gives(202, Body::Json(shape::<RunMeta>))
@@ -251,7 +272,8 @@ pub(crate) fn router(app: App, reach: guard::Reach, access: &Access) -> Router {
                 "this method is not known here",
             )
         })
-        .layer(DefaultBodyLimit::max(MOST_BODY))
+        // Bodies are read, and limited, once the client is known.
+        .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(reach, guard::check))
         .with_state(app)
 }

@@ -33,14 +33,19 @@ use wb_runs::{Concern, NumberedEvent, RunMeta, RunRequest, RunState, Runs};
 use wb_session::Steer;
 
 use crate::{
+    access::Ticket,
     answer::{ApiError, ApiResult, blocking},
     events::EventStream,
     host,
-    tokens::Role,
+    tokens::{Role, digest_of},
 };
 
 /// Time for which a request with an `Idempotency-Key` is remembered.
 const REMEMBERED: Duration = Duration::from_secs(3600);
+/// Type of a body that is a plan in TOML.
+const TOML: &[u8] = b"application/toml";
+/// Longest time that a request waits for the figures of a run over time.
+const COURSE: Duration = Duration::from_secs(3);
 /// Number of such requests that are remembered.
 const MOST_KEYS: usize = 10_000;
 /// Maximum number of labels of a run.
@@ -53,7 +58,15 @@ const LISTED: usize = 50;
 pub(crate) struct App {
     pub(crate) runs: Runs,
     /// Runs by the `Idempotency-Key` of their requests.
-    keys: Arc<Mutex<BTreeMap<String, (String, Instant)>>>,
+    keys: Arc<Mutex<BTreeMap<String, KnownKey>>>,
+}
+
+/// Request with an `Idempotency-Key`.
+struct KnownKey {
+    run: String,
+    /// Digest of the body.
+    request: String,
+    at: Instant,
 }
 
 impl App {
@@ -90,7 +103,11 @@ fn text_of(body: Result<Bytes, BytesRejection>) -> ApiResult<String> {
 /// Reads a JSON body. An empty one has the default values.
 fn parsed<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> ApiResult<T> {
     let text = text_of(body)?;
-    let text = if text.trim().is_empty() { "{}" } else { &text };
+    let text = match text.trim() {
+        "" => "{}",
+        text if text.starts_with('{') => text,
+        _ => return Err(ApiError::bad("body", "must be a JSON object")),
+    };
     serde_json::from_str(text).map_err(|e| ApiError::bad("body", e.to_string()))
 }
 
@@ -155,8 +172,11 @@ fn read_plan(text: &str) -> ApiResult<Plan> {
 }
 
 fn is_toml(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE);
-    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/toml"))
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .map(|kind| kind.as_bytes());
+    let kind = kind.and_then(|kind| kind.get(..TOML.len()));
+    kind.is_some_and(|kind| kind.eq_ignore_ascii_case(TOML))
 }
 
 /// Result of a check.
@@ -201,6 +221,10 @@ pub(crate) async fn start(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> ApiResult<Response> {
+    let digest = body
+        .as_ref()
+        .map(|body| digest_of(body))
+        .unwrap_or_default();
     let request = match is_toml(&headers) {
         true => RunRequest {
             plan: read_plan(&text_of(body)?)?,
@@ -213,7 +237,10 @@ pub(crate) async fn start(
                 name: checked_text("name", new.name)?,
                 labels: new.labels,
                 wait: new.wait.map(|wait| Duration::from_nanos(wait.as_nanos())),
-                owner: new.owner,
+                owner: new
+                    .owner
+                    .map(|name| checked_text("owner", name))
+                    .transpose()?,
                 isolated: new.isolated,
             }
         }
@@ -229,25 +256,38 @@ pub(crate) async fn start(
     }
     let key = headers.get("idempotency-key");
     let key = key.map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned());
+    let key = key.filter(|key| !key.is_empty());
     blocking(move || {
         let Some(key) = key else {
             return Ok(started(&app.runs.start(request)?.meta()));
         };
         // A repeated request waits here until the first one has its run.
         let mut keys = app.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        keys.retain(|_, (_, at)| at.elapsed() < REMEMBERED);
-        let known = keys.get(&key).and_then(|(id, _)| app.runs.get(id));
-        if let Some(meta) = known {
-            return Ok(started(&meta));
+        keys.retain(|_, known| known.at.elapsed() < REMEMBERED);
+        let known = keys.get(&key);
+        let of_request = known.is_some_and(|known| known.request == digest);
+        if let Some(meta) = known.and_then(|known| app.runs.get(&known.run)) {
+            return match of_request {
+                true => Ok(started(&meta)),
+                false => Err(ApiError::new(
+                    StatusCode::CONFLICT,
+                    "the Idempotency-Key was used for another request",
+                )),
+            };
         }
         let meta = app.runs.start(request)?.meta();
         if keys.len() >= MOST_KEYS {
-            let oldest = keys.iter().min_by_key(|(_, (_, at))| *at);
+            let oldest = keys.iter().min_by_key(|(_, known)| known.at);
             if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
                 keys.remove(&oldest);
             }
         }
-        keys.insert(key, (meta.id.clone(), Instant::now()));
+        let known = KnownKey {
+            run: meta.id.clone(),
+            request: digest,
+            at: Instant::now(),
+        };
+        keys.insert(key, known);
         Ok(started(&meta))
     })
     .await
@@ -311,7 +351,7 @@ pub(crate) async fn list(
 pub(crate) struct RunDocument {
     #[serde(flatten)]
     meta: RunMeta,
-    /// The last snapshot.
+    /// The last snapshot of a current run. The report has the figures of one that has ended.
     #[schemars(with = "Option<Snapshot>")]
     snapshot: Option<Value>,
     /// Messages about the run.
@@ -321,7 +361,15 @@ pub(crate) struct RunDocument {
 pub(crate) async fn get(State(app): State<App>, RunId(id): RunId) -> ApiResult<Json<RunDocument>> {
     blocking(move || {
         let meta = app.runs.get(&id).ok_or_else(|| ApiError::unknown("run"))?;
-        let events = events_of(&app.runs, &id);
+        let Some(run) = app.runs.current(&id) else {
+            let report = app.runs.report(&id);
+            return Ok(Json(RunDocument {
+                meta,
+                snapshot: None,
+                warnings: report.map(|report| report.warnings).unwrap_or_default(),
+            }));
+        };
+        let events = run.feed.after(0).events;
         let last = events.iter().rev().find(|event| event.name == "snapshot");
         let messages = events.iter().filter(|event| event.name == "message");
         let json = |event: &NumberedEvent| serde_json::from_str::<Value>(&event.data).ok();
@@ -333,14 +381,6 @@ pub(crate) async fn get(State(app): State<App>, RunId(id): RunId) -> ApiResult<J
         }))
     })
     .await
-}
-
-/// The events of a run that are known now.
-fn events_of(runs: &Runs, id: &str) -> Vec<NumberedEvent> {
-    match runs.current(id) {
-        Some(run) => run.feed.after(0).events,
-        None => runs.events(id),
-    }
 }
 
 pub(crate) async fn plan(
@@ -361,7 +401,7 @@ fn accepts(headers: &HeaderMap, kind: &str) -> bool {
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default();
     let mut kinds = accept.split(',').filter_map(|part| part.split(';').next());
-    kinds.any(|own| own.trim() == kind)
+    kinds.any(|own| own.trim().eq_ignore_ascii_case(kind))
 }
 
 fn typed(kind: &'static str, text: String) -> Response {
@@ -374,6 +414,7 @@ fn typed(kind: &'static str, text: String) -> Response {
 
 pub(crate) async fn events(
     State(app): State<App>,
+    Extension(ticket): Extension<Ticket>,
     RunId(id): RunId,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
@@ -385,21 +426,29 @@ pub(crate) async fn events(
     };
     blocking(move || {
         if let Some(run) = app.runs.current(&id) {
-            return Ok(EventStream::of_current(run, last).answer().into_response());
+            return Ok(EventStream::of_current(run, last, ticket)
+                .answer()
+                .into_response());
         }
         let meta = app.runs.get(&id).ok_or_else(|| ApiError::unknown("run"))?;
-        let mut events = app.runs.events(&id);
-        if events.is_empty() {
+        let mut events = app.runs.events(&id).peekable();
+        if events.peek().is_none() {
             let data = serde_json::json!({
                 "state": meta.state, "end": meta.end, "reason": meta.reason,
             });
-            events.push(NumberedEvent {
+            let event = NumberedEvent {
                 id: 1,
                 name: "state",
                 data: data.to_string().into(),
-            });
+            };
+            let only = std::iter::once(event);
+            return Ok(EventStream::of_ended(only, last, ticket)
+                .answer()
+                .into_response());
         }
-        Ok(EventStream::of_ended(events, last).answer().into_response())
+        Ok(EventStream::of_ended(events, last, ticket)
+            .answer()
+            .into_response())
     })
     .await
 }
@@ -417,21 +466,24 @@ pub(crate) async fn snapshots(
     asked: Result<Query<CourseQuery>, QueryRejection>,
 ) -> ApiResult<Json<Timeline>> {
     let from_ns = query(asked)?.from_ns;
+    if let Some(run) = app.runs.current(&id) {
+        let known = run.courses();
+        run.ask_for_course();
+        let until = Instant::now() + COURSE;
+        let is_current = || run.courses() == known && !run.feed.after(u64::MAX).over;
+        let has_begun = run.meta().started.is_some();
+        while has_begun && is_current() && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        if app.runs.current(&id).is_some() {
+            let course = run.course().map(|course| (*course).clone());
+            return Ok(Json(since(course.unwrap_or_default(), from_ns)));
+        }
+    }
     blocking(move || {
-        let timeline = match app.runs.current(&id) {
-            Some(run) => {
-                let interval = Duration::from_nanos(run.plan().interval.as_nanos());
-                let course = run.course(interval * 2 + Duration::from_secs(1));
-                course.map(|course| (*course).clone())
-            }
-            None => None,
-        };
-        // A run that has ended meanwhile has a report.
-        let timeline = timeline.or_else(|| app.runs.report(&id).map(|report| report.timeline));
-        let known = || app.runs.get(&id).map(|_| Timeline::default());
-        let timeline = timeline
-            .or_else(known)
-            .ok_or_else(|| ApiError::unknown("run"))?;
+        app.runs.get(&id).ok_or_else(|| ApiError::unknown("run"))?;
+        let report = app.runs.report(&id);
+        let timeline = report.map(|report| report.timeline).unwrap_or_default();
         Ok(Json(since(timeline, from_ns)))
     })
     .await
@@ -537,13 +589,12 @@ pub(crate) async fn report(
     blocking(move || {
         let meta = app.runs.get(&id).ok_or_else(|| ApiError::unknown("run"))?;
         let report = app.runs.report(&id).ok_or_else(|| {
-            ApiError::new(
-                StatusCode::NOT_FOUND,
-                match meta.state {
-                    RunState::Ended => "the run never started, so it has no report",
-                    _ => "not ended",
-                },
-            )
+            let what = match (meta.state, meta.verdict) {
+                (RunState::Ended, None) => "the run never started, so it has no report",
+                (RunState::Ended, Some(_)) => "the report is missing or cannot be read",
+                _ => "not ended",
+            };
+            ApiError::new(StatusCode::NOT_FOUND, what)
         })?;
         Ok(report_as(&headers, &meta, report))
     })
@@ -634,8 +685,14 @@ pub(crate) async fn file(
         .filter(|_| known.iter().any(|file| file.name == name));
     let path = folder.ok_or_else(|| ApiError::unknown("file"))?.join(name);
     let served = ServeFile::new(path).oneshot(request).await;
-    let served = served.map_err(ApiError::internal)?;
-    Ok(served.into_response())
+    let mut served = served.map_err(ApiError::internal)?.into_response();
+    // Captured bytes are never shown as a page of this server.
+    let headers = served.headers_mut();
+    let binary = header::HeaderValue::from_static("application/octet-stream");
+    headers.insert(header::CONTENT_TYPE, binary);
+    let attachment = header::HeaderValue::from_static("attachment");
+    headers.insert(header::CONTENT_DISPOSITION, attachment);
+    Ok(served)
 }
 
 /// The runs to compare.
@@ -670,7 +727,8 @@ pub(crate) async fn compare(
 
 pub(crate) async fn remove(State(app): State<App>, RunId(id): RunId) -> ApiResult<StatusCode> {
     blocking(move || {
-        if app.runs.current(&id).is_some() {
+        let is_current = |meta: &RunMeta| meta.state != RunState::Ended;
+        if app.runs.get(&id).as_ref().is_some_and(is_current) {
             return Err(ApiError::new(
                 StatusCode::CONFLICT,
                 "the run has not ended; stop it first",
@@ -716,6 +774,12 @@ pub(crate) async fn own(
 ) -> ApiResult<Json<Lease>> {
     let body: LeaseBody = parsed(body)?;
     let owner = checked_text("owner", body.owner)?;
+    if !app.runs.offers(&port) {
+        return Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "this server does not offer this port",
+        ));
+    }
     if owner.is_empty() || body.r#for.as_nanos() == 0 {
         return Err(ApiError::bad(
             "body",

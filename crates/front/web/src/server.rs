@@ -13,8 +13,12 @@ use std::{
 };
 
 use axum_server::{Handle, tls_rustls::RustlsConfig};
+use hyper_util::{
+    rt::{TokioExecutor, TokioTimer},
+    server::conn::auto::Builder,
+};
 use tokio::{
-    runtime::{Builder, Runtime},
+    runtime::{self, Runtime},
     task::JoinHandle,
 };
 use wb_runs::{Runs, Settings, StoreError};
@@ -30,6 +34,8 @@ const THREADS: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(8);
 /// Time in which the last answers have to be sent.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// Time in which a connection has to send its next request.
+const IDLE: Duration = Duration::from_secs(60);
 /// Interval at which signals are looked for.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -128,7 +134,7 @@ impl Server {
         };
         let tls = pair.map(|pair| pair.read()).transpose();
         let tls = tls.map_err(ServeError::Certificate)?;
-        let runtime = Builder::new_multi_thread()
+        let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
             .thread_name("wb-web")
             .enable_all()
@@ -170,11 +176,13 @@ impl Server {
         let _inside = self.runtime.enter();
         self.listeners.push(match tls {
             Some(tls) => {
-                let server = axum_server::from_tcp_rustls(listener, tls)?;
+                let mut server = axum_server::from_tcp_rustls(listener, tls)?.http1_only();
+                limit(server.http_builder());
                 self.runtime.spawn(server.handle(handle).serve(service))
             }
             None => {
-                let server = axum_server::from_tcp(listener)?;
+                let mut server = axum_server::from_tcp(listener)?.http1_only();
+                limit(server.http_builder());
                 self.runtime.spawn(server.handle(handle).serve(service))
             }
         });
@@ -238,6 +246,12 @@ impl Server {
         }
         all_ended
     }
+}
+
+/// Closes connections on which no whole request arrives in time.
+fn limit(builder: &mut Builder<TokioExecutor>) {
+    let mut http1 = builder.http1();
+    http1.timer(TokioTimer::new()).header_read_timeout(IDLE);
 }
 
 /// Makes a folder that only its owner can read, and those above it.

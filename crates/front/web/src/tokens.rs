@@ -120,7 +120,7 @@ impl TokenFile {
                 id,
                 name: name.to_owned(),
                 role,
-                sha256: digest_of(&text),
+                sha256: digest_of(text.as_bytes()),
                 expires_s: expires,
             });
         })?;
@@ -133,6 +133,9 @@ impl TokenFile {
     /// If the file cannot be changed.
     pub fn remove(&self, which: &str) -> io::Result<usize> {
         let mut removed = 0;
+        if !self.0.exists() {
+            return Ok(0);
+        }
         self.change(|tokens| {
             let before = tokens.len();
             tokens.retain(|token| token.id != which && token.name != which);
@@ -191,7 +194,7 @@ impl Tokens {
         }
         let token = known.1.iter().find(|token| token.id == id)?;
         let is_valid = token.expires_s.is_none_or(|until| now_s() < until);
-        (is_same(&token.sha256, &digest_of(text)) && is_valid).then_some(token.role)
+        (is_same(&token.sha256, &digest_of(text.as_bytes())) && is_valid).then_some(token.role)
     }
 }
 
@@ -204,8 +207,9 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn digest_of(text: &str) -> String {
-    hexadecimal(digest::digest(&digest::SHA256, text.as_bytes()).as_ref())
+/// SHA-256 in hexadecimal digits.
+pub(crate) fn digest_of(bytes: &[u8]) -> String {
+    hexadecimal(digest::digest(&digest::SHA256, bytes).as_ref())
 }
 
 /// Compares digests in a time that does not depend on where they differ.

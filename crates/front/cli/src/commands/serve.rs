@@ -36,7 +36,7 @@ pub(crate) struct ServeArgs {
     /// Folder of the history.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/wirebench")]
     state: PathBuf,
-    /// Powers of plans beyond their ports: `commands`, `scripts`, `leave` (send to any address), `files=DIR` (read and
+    /// Powers of plans beyond their ports: `commands`, `leave` (send to any address), `files=DIR` (read and
     /// write files below DIR).
     #[arg(long, value_name = "POWERS", value_delimiter = ',')]
     allow: Vec<String>,
@@ -98,7 +98,6 @@ fn grants(words: &[String]) -> Result<Grants> {
     for word in words {
         match word.split_once('=') {
             None if word == "commands" => grants.commands = true,
-            None if word == "scripts" => grants.scripts = true,
             None if word == "leave" => grants.leave = true,
             Some(("files", folder)) => {
                 let folder = PathBuf::from(folder);
@@ -107,9 +106,11 @@ fn grants(words: &[String]) -> Result<Grants> {
                 if !known.is_dir() {
                     bail!("--allow {word}: not a folder");
                 }
-                grants.files = Some(known);
+                if grants.files.replace(known).is_some() {
+                    bail!("--allow {word}: only one folder can be given");
+                }
             }
-            _ => bail!("--allow {word}: use commands, scripts, leave or files=DIR"),
+            _ => bail!("--allow {word}: use commands, leave or files=DIR"),
         }
     }
     Ok(grants)
@@ -122,13 +123,15 @@ mod tests {
     #[test]
     fn powers_are_granted_by_name() {
         let words = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
-        let all = grants(&words("commands,scripts,leave,files=/tmp")).unwrap();
-        assert!(all.commands && all.scripts && all.leave);
+        let all = grants(&words("commands,leave,files=/tmp")).unwrap();
+        assert!(all.commands && all.leave);
         assert_eq!(
             all.files,
             Some(PathBuf::from("/tmp").canonicalize().unwrap())
         );
         for wrong in [
+            "scripts",
+            "files=/tmp,files=/etc",
             "files",
             "command",
             "files=/no/such/folder",

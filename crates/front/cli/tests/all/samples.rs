@@ -29,7 +29,7 @@ pub(crate) const SAMPLES: &[(&str, &str)] = &[
     ("ROLE", "admin"),
     ("--expires", "90d"),
     ("GLOB", "wb-*/a0,eth?"),
-    ("POWERS", "scripts,files=/tmp"),
+    ("POWERS", "leave,files=/tmp"),
     ("N", "4"),
     ("LIST", "2,4-5"),
     ("CPU", "2"),
