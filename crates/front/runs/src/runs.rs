@@ -332,8 +332,8 @@ impl Runs {
         &self.0.settings
     }
 
-    /// Checks a plan without opening anything: returns the plan with names for several jobs of a kind, the warnings, and what has to be
-    /// confirmed.
+    /// Checks a plan without opening anything. Returns the plan, in which several jobs of a kind have names, the
+    /// warnings, and the concerns to confirm.
     ///
     /// # Errors
     /// The reason why a run of the plan would be refused, apart from ports in use and concerns.
@@ -544,7 +544,7 @@ impl Runs {
         held.or_else(|| process_at(port))
     }
 
-    /// Figures of the current runs and of those that ended within a minute, by their names, and the number of active runs.
+    /// The number of active runs, and the figures of current runs and of those that ended within a minute, by name.
     #[must_use]
     pub fn figures(&self) -> (usize, Vec<(String, Arc<Seen>)>) {
         let table = lock(&self.0.table);

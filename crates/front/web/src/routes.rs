@@ -131,40 +131,74 @@ impl Route {
 
 /// All requests.
 pub(crate) static ROUTES: [Route; 25] = [
-    route("get", "/api/v1/host", "Describe the host.", || get(runs::host))
-        .gives(200, Body::Json(shape::<host::HostDocument>)),
-    route("get", "/api/v1/ports", "List the interfaces that plans may use.", || get(runs::ports))
-        .query(&[("doctor", "1: with what `wirebench doctor` finds at each interface")])
+    route("get", "/api/v1/host", "Describe the host.", || {
+        get(runs::host)
+    })
+    .gives(200, Body::Json(shape::<host::HostDocument>)),
+    route(
+        "get",
+        "/api/v1/ports",
+        "List the interfaces that plans may use.",
+        || get(runs::ports),
+    )
+    .query(&[(
+        "doctor",
+        "1: with what `wirebench doctor` finds at each interface",
+    )])
     .gives(200, Body::Json(shape::<Vec<host::PortDocument>>)),
-    route("post", "/api/v1/plans/check", "Check a plan without opening anything.", || post(runs::check))
-        .takes(shape::<runs::PlanBody>)
-        .gives(200, Body::Json(shape::<runs::Checked>))
-        .or(&[400, 403, 422]).takes_toml(),
+    route(
+        "post",
+        "/api/v1/plans/check",
+        "Check a plan without opening anything.",
+        || post(runs::check),
+    )
+    .takes(shape::<runs::PlanBody>)
+    .gives(200, Body::Json(shape::<runs::Checked>))
+    .or(&[400, 403, 422])
+    .takes_toml(),
     route(
         "post",
         "/api/v1/runs",
-        "Start a run, or let it wait for its ports (202). A header Idempotency-Key makes repetitions harmless for an hour.",
+        "Start a run (201), or let it wait for its ports (202).",
         || post(runs::start),
     )
     .takes(shape::<runs::NewRun>)
     .gives(201, Body::Json(shape::<RunMeta>))
-    .or(&[400, 403, 409, 413, 422, 503, 507]).also(202).takes_toml().headers(&[("Idempotency-Key", "any text: the same key and body give the same run for an hour")]),
-    route("get", "/api/v1/runs", "List the runs, the newest first.", || get(runs::list))
-        .query(&[
-            ("state", "only runs in this state"),
-            ("label", "only runs with this label: `key` or `key=value`"),
-            ("before", "only runs older than this one"),
-            ("limit", "maximum number (default 50)"),
-        ])
-        .gives(200, Body::Json(shape::<Vec<RunMeta>>))
-        .or(&[400]),
-    route("get", "/api/v1/runs/{id}", "Describe a run.", || get(runs::get))
-        .gives(200, Body::Json(shape::<runs::RunDocument>))
-        .or(&[404]),
-    route("delete", "/api/v1/runs/{id}", "Remove a run that has ended from the history.", || delete(runs::remove))
-        .gives(204, Body::Empty)
-        .by(Some(Role::Admin))
-        .or(&[404, 409]),
+    .or(&[400, 403, 409, 413, 422, 503, 507])
+    .also(202)
+    .takes_toml()
+    .headers(&[(
+        "Idempotency-Key",
+        "the same key and body give the same run for an hour",
+    )]),
+    route(
+        "get",
+        "/api/v1/runs",
+        "List the runs, the newest first.",
+        || get(runs::list),
+    )
+    .query(&[
+        ("state", "only runs in this state"),
+        ("label", "only runs with this label: `key` or `key=value`"),
+        ("before", "only runs older than this one"),
+        ("limit", "maximum number (default 50)"),
+    ])
+    .gives(200, Body::Json(shape::<Vec<RunMeta>>))
+    .or(&[400]),
+    route("get", "/api/v1/runs/{id}", "Describe a run.", || {
+        get(runs::get)
+    })
+    .gives(200, Body::Json(shape::<runs::RunDocument>))
+    .or(&[404]),
+    route(
+        "delete",
+        "/api/v1/runs/{id}",
+        "Remove a run that has ended from the history.",
+        || delete(runs::remove),
+    )
+    .gives(204, Body::Empty)
+    .by(Some(Role::Admin))
+    .or(&[404, 409]),
     route(
         "get",
         "/api/v1/runs/{id}/plan",
@@ -176,58 +210,119 @@ pub(crate) static ROUTES: [Route; 25] = [
     route(
         "get",
         "/api/v1/runs/{id}/events",
-        "Follow a run: events `state`, `snapshot`, `message`, `resync` (events were lost) and `report` (the last). A header Last-Event-ID continues after that event.",
+        "Follow a run by its events: state, snapshot, message, resync, report.",
         || get(runs::events),
     )
     .gives(200, Body::Of("text/event-stream"))
-    .or(&[400, 404]).headers(&[("Last-Event-ID", "number of the last event that the client has")]),
-    route("get", "/api/v1/runs/{id}/snapshots", "Get the figures of a run over time, so far.", || get(runs::snapshots))
-        .query(&[("from_ns", "only from this time on, in ns since the start")])
-        .gives(200, Body::Json(shape::<Timeline>))
-        .or(&[400, 404]),
-    route("post", "/api/v1/runs/{id}/stop", "Stop a run (202); one that has ended stays as it is (200).", || post(runs::stop))
-        .takes(shape::<runs::StopBody>)
-        .gives(202, Body::Json(shape::<RunMeta>))
-        .or(&[400, 404]).also(200),
-    route("post", "/api/v1/runs/{id}/steer", "Change the rate of a load.", || post(runs::steer))
-        .takes(shape::<runs::SteerBody>)
-        .gives(202, Body::Json(shape::<RunMeta>))
-        .or(&[400, 404, 409]),
+    .or(&[400, 404])
+    .headers(&[(
+        "Last-Event-ID",
+        "number of the last event that the client has",
+    )]),
+    route(
+        "get",
+        "/api/v1/runs/{id}/snapshots",
+        "Get the figures of a run over time, so far.",
+        || get(runs::snapshots),
+    )
+    .query(&[("from_ns", "only from this time on, in ns since the start")])
+    .gives(200, Body::Json(shape::<Timeline>))
+    .or(&[400, 404]),
+    route(
+        "post",
+        "/api/v1/runs/{id}/stop",
+        "Stop a run (202); one that has ended stays as it is (200).",
+        || post(runs::stop),
+    )
+    .takes(shape::<runs::StopBody>)
+    .gives(202, Body::Json(shape::<RunMeta>))
+    .or(&[400, 404])
+    .also(200),
+    route(
+        "post",
+        "/api/v1/runs/{id}/steer",
+        "Change the rate of a load.",
+        || post(runs::steer),
+    )
+    .takes(shape::<runs::SteerBody>)
+    .gives(202, Body::Json(shape::<RunMeta>))
+    .or(&[400, 404, 409]),
     route(
         "get",
         "/api/v1/runs/{id}/report",
-        "Get the report: JSON, or by Accept text/html, text/markdown, text/csv, text/plain, application/junit+xml.",
+        "Get the report as JSON, or by Accept as page, Markdown, CSV, text, JUnit.",
         || get(runs::report),
     )
     .gives(200, Body::Json(shape::<Report>))
     .or(&[404]),
-    route("get", "/api/v1/runs/{id}/files", "List the files that the captures of a run have written.", || get(runs::files))
-        .gives(200, Body::Json(shape::<Vec<runs::FileDocument>>))
-        .or(&[404]),
-    route("get", "/api/v1/runs/{id}/files/{name}", "Get a file, or ranges of it.", || get(runs::file))
-        .gives(200, Body::Of("application/octet-stream"))
-        .or(&[404, 416]),
-    route("get", "/api/v1/compare", "Compare reports, as a page or with Accept: text/markdown.", || get(runs::compare))
-        .query(&[("runs", "two or more runs: `A,B`")])
-        .gives(200, Body::Of("text/html"))
-        .or(&[400, 404]),
+    route(
+        "get",
+        "/api/v1/runs/{id}/files",
+        "List the files that the captures of a run have written.",
+        || get(runs::files),
+    )
+    .gives(200, Body::Json(shape::<Vec<runs::FileDocument>>))
+    .or(&[404]),
+    route(
+        "get",
+        "/api/v1/runs/{id}/files/{name}",
+        "Get a file, or ranges of it.",
+        || get(runs::file),
+    )
+    .gives(200, Body::Of("application/octet-stream"))
+    .or(&[404, 416]),
+    route(
+        "get",
+        "/api/v1/compare",
+        "Compare reports, as a page or with Accept: text/markdown.",
+        || get(runs::compare),
+    )
+    .query(&[("runs", "two or more runs: `A,B`")])
+    .gives(200, Body::Of("text/html"))
+    .or(&[400, 404]),
     route(
         "put",
         "/api/v1/ports/{locator}/owner",
-        "Lease a port for an owner, or extend the lease. A slash in the locator is written %2F.",
+        "Lease a port (its slash is written %2F) for an owner, or extend the lease.",
         || put(runs::own),
     )
     .takes(shape::<runs::LeaseBody>)
     .gives(200, Body::Json(shape::<runs::Lease>))
     .or(&[400, 409]),
-    route("delete", "/api/v1/ports/{locator}/owner", "End a lease.", || delete(runs::disown))
-        .query(&[("owner", "the owner")])
-        .gives(204, Body::Empty)
-        .or(&[400, 404]),
-    route("get", "/api/v1/schemas/plan", "Get the JSON schema of plans.", schema_of::<Plan>),
-    route("get", "/api/v1/schemas/report", "Get the JSON schema of reports.", schema_of::<Report>),
-    route("get", "/api/v1/schemas/snapshot", "Get the JSON schema of snapshots.", schema_of::<Snapshot>),
-    route("get", "/api/v1/openapi.json", "Get this description.", || get(description)).by(None),
+    route(
+        "delete",
+        "/api/v1/ports/{locator}/owner",
+        "End a lease.",
+        || delete(runs::disown),
+    )
+    .query(&[("owner", "the owner")])
+    .gives(204, Body::Empty)
+    .or(&[400, 404]),
+    route(
+        "get",
+        "/api/v1/schemas/plan",
+        "Get the JSON schema of plans.",
+        schema_of::<Plan>,
+    ),
+    route(
+        "get",
+        "/api/v1/schemas/report",
+        "Get the JSON schema of reports.",
+        schema_of::<Report>,
+    ),
+    route(
+        "get",
+        "/api/v1/schemas/snapshot",
+        "Get the JSON schema of snapshots.",
+        schema_of::<Snapshot>,
+    ),
+    route(
+        "get",
+        "/api/v1/openapi.json",
+        "Get this description.",
+        || get(description),
+    )
+    .by(None),
     route(
         "get",
         "/metrics",
@@ -235,11 +330,20 @@ pub(crate) static ROUTES: [Route; 25] = [
         || get(runs::metrics),
     )
     .gives(200, Body::Of("text/plain")),
-    route("get", "/healthz", "Tell that the server lives.", || get(async || "ok\n"))
-        .gives(200, Body::Of("text/plain")).by(None),
-    route("get", "/readyz", "Tell whether the server takes new runs.", || get(runs::ready))
-        .gives(200, Body::Of("text/plain"))
-        .or(&[503]).by(None),
+    route("get", "/healthz", "Check that the server lives.", || {
+        get(async || "ok\n")
+    })
+    .gives(200, Body::Of("text/plain"))
+    .by(None),
+    route(
+        "get",
+        "/readyz",
+        "Check that the server takes new runs.",
+        || get(runs::ready),
+    )
+    .gives(200, Body::Of("text/plain"))
+    .or(&[503])
+    .by(None),
 ];
 
 fn schema_of<T: JsonSchema>() -> MethodRouter<App> {
