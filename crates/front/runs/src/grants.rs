@@ -87,6 +87,9 @@ mod tests {
         std::fs::write(folder.join("there.pcap"), "").unwrap();
         symlink(all.path().join("secret"), folder.join("link")).unwrap();
         symlink(all.path().join("nothing"), folder.join("dangling")).unwrap();
+        let pipe = folder.join("pipe");
+        let mode = rustix::fs::Mode::RUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         let grants = Grants {
             files: Some(folder.clone()),
             ..Grants::default()
@@ -100,6 +103,8 @@ mod tests {
             (below("no/such/folder"), false),
             (below("link"), false),
             (below("dangling"), false),
+            // Opening it would wait for its other end.
+            (below("pipe"), false),
             ("/etc/shadow".to_owned(), false),
             ("there.pcap".to_owned(), false),
         ] {

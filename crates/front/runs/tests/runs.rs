@@ -74,6 +74,9 @@ fn a_run_measures_what_it_measures_alone() {
         .map(|_| runs.start(request(plan.clone())).unwrap())
         .collect();
     for run in &started {
+        // A run that is shown as ended has its report.
+        wait_for(run, RunState::Ended);
+        assert!(runs.report(&run.id).is_some());
         wait_for_end(run);
         let report = runs.report(&run.id).unwrap();
         assert_eq!(report.totals.offered_frames, Some(500));
