@@ -2,7 +2,8 @@
 
 /// Escapes `text` for the content of an element or of a quoted attribute, in XML and HTML. Characters
 /// that XML 1.0 section 2.2 excludes become question marks; so do the other control characters.
-pub(crate) fn escaped(text: &str) -> String {
+#[must_use]
+pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -20,7 +20,7 @@ use wb_session::{End, Environment, Extras, Finished, Observer, StartError, View,
 
 use crate::{
     runs::{Run, Settings},
-    store::{EventFile, RunEnd, RunState},
+    store::{EventFile, KeyFigure, RunEnd, RunState},
 };
 
 /// Shortest time between two copies of the report so far on the disk.
@@ -259,6 +259,10 @@ fn publish(run: &Run, arrivals: &Receiver<News>, waiting: &AtomicUsize) -> Optio
                 if snapshot.phase == Phase::Drain {
                     set_state(run, &mut events, RunState::Draining);
                 }
+                run.change(|meta| {
+                    meta.progress = snapshot.progress;
+                    meta.figures = KeyFigure::of(&so_far);
+                });
                 if let Ok(text) = serde_json::to_string(&snapshot) {
                     add(run, &mut events, "snapshot", &text);
                 }
@@ -268,15 +272,16 @@ fn publish(run: &Run, arrivals: &Receiver<News>, waiting: &AtomicUsize) -> Optio
                     so_far: Some(so_far.jobs_alone()),
                     ..Seen::default()
                 });
+                let so_far = Report {
+                    verdict: Verdict::Incomplete,
+                    ..*so_far
+                };
                 if saved.is_none_or(|at| at.elapsed() >= SAVE) {
                     saved = Some(Instant::now());
-                    let so_far = Report {
-                        verdict: Verdict::Incomplete,
-                        ..*so_far
-                    };
                     // The history needs it only if this process is killed.
                     let _ = run.folder.write_quickly("so-far.json", &so_far);
                 }
+                run.has_report_so_far(so_far);
             }
         }
     }

@@ -19,4 +19,4 @@ pub use feed::{Batch, Feed, NumberedEvent};
 pub use grants::Grants;
 pub use ports::{HeldPort, Holder};
 pub use runs::{Refusal, Run, RunRequest, Runs, Settings};
-pub use store::{RunEnd, RunMeta, RunState, Store, StoreError};
+pub use store::{KeyFigure, RunEnd, RunMeta, RunState, Store, StoreError, Tone};

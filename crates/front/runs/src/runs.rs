@@ -139,6 +139,8 @@ pub struct Run {
     meta: Mutex<RunMeta>,
     /// Figures for readers of metrics.
     seen: Mutex<Arc<Seen>>,
+    /// The report so far, without its timeline.
+    so_far: Mutex<Option<Arc<Report>>>,
     plan: Mutex<Arc<Plan>>,
     /// The report, if it could not be stored.
     report: Mutex<Option<Arc<Report>>>,
@@ -216,6 +218,26 @@ impl Run {
         Arc::clone(&lock(&self.seen))
     }
 
+    pub(crate) fn has_report_so_far(&self, report: Report) {
+        *lock(&self.so_far) = Some(Arc::new(report));
+    }
+
+    /// The report so far, with the figures over time of the last interval in which they were asked for. They are asked
+    /// for again.
+    #[must_use]
+    pub fn so_far(&self) -> Option<Report> {
+        self.ask_for_course();
+        let mut report = lock(&self.so_far).as_deref().cloned()?;
+        report.timeline = self.course().as_deref().cloned().unwrap_or_default();
+        Some(report)
+    }
+
+    /// Returns true if the senders of the run can change their rate.
+    #[must_use]
+    pub fn can_be_steered(&self) -> bool {
+        Steering::is_followed_by(&self.plan())
+    }
+
     pub(crate) fn was_steered(&self) -> bool {
         self.steered.load(Ordering::Relaxed)
     }
@@ -250,7 +272,7 @@ impl Run {
 
     /// Requests a change of the rate. Returns false if the senders of the run cannot follow it.
     pub fn steer(&self, wish: Steer) -> bool {
-        let follows = Steering::is_followed_by(&self.plan());
+        let follows = self.can_be_steered();
         if follows {
             self.steered.store(true, Ordering::Relaxed);
             self.steering.ask(wish);
@@ -655,6 +677,8 @@ impl Inner {
             started: None,
             ended: None,
             elapsed_ns: 0,
+            progress: None,
+            figures: Vec::new(),
         };
         let folder = self.store.create(&meta, plan)?;
         for capture in &mut plan.captures {
@@ -671,6 +695,7 @@ impl Inner {
             course: Course::default(),
             meta: Mutex::new(meta),
             seen: Mutex::default(),
+            so_far: Mutex::default(),
             plan: Mutex::new(Arc::new(plan.clone())),
             report: Mutex::default(),
             started: Mutex::default(),
@@ -745,9 +770,9 @@ impl Inner {
             meta.end = Some(end);
             meta.ended = Some(Timestamp::now().to_string());
             meta.reason = reason;
+            meta.progress = None;
             if let Some(report) = report {
-                meta.verdict = Some(report.verdict);
-                meta.elapsed_ns = report.elapsed_ns;
+                meta.take_over(report);
             }
         });
         *lock(&run.listed) = None;

@@ -19,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 use wb_model::{Plan, Report, Verdict};
+use wb_render::report::Mark;
 
 use crate::feed::NumberedEvent;
 
@@ -100,6 +101,64 @@ pub struct RunMeta {
     pub ended: Option<String>,
     /// Time since the start, in ns; of an ended run its duration.
     pub elapsed_ns: u64,
+    /// Share of the planned time that has passed, 0 to 1, while it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<f64>,
+    /// Main figures, so far or at the end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<KeyFigure>,
+}
+
+impl RunMeta {
+    /// Takes over the results of a run that has ended.
+    pub(crate) fn take_over(&mut self, report: &Report) {
+        self.verdict = Some(report.verdict);
+        self.elapsed_ns = report.elapsed_ns;
+        self.figures = KeyFigure::of(report);
+    }
+}
+
+/// Main figure of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KeyFigure {
+    /// Name.
+    pub label: String,
+    /// Value with its unit.
+    pub value: String,
+    /// Meaning of the value.
+    #[serde(default)]
+    pub tone: Tone,
+}
+
+/// Meaning of a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Tone {
+    /// Neither good nor bad.
+    #[default]
+    Plain,
+    /// Expected.
+    Good,
+    /// Not expected.
+    Bad,
+}
+
+impl KeyFigure {
+    /// Main figures of a report.
+    #[must_use]
+    pub fn of(report: &Report) -> Vec<Self> {
+        let tiles = wb_render::report::tiles(report).into_iter();
+        let figures = tiles.map(|tile| Self {
+            label: tile.label,
+            value: tile.value.text,
+            tone: match tile.value.mark {
+                Mark::Plain => Tone::Plain,
+                Mark::Good => Tone::Good,
+                Mark::Bad => Tone::Bad,
+            },
+        });
+        figures.collect()
+    }
 }
 
 /// Failure of the store.
@@ -333,9 +392,8 @@ impl RunFolder {
                 Verdict::Incomplete => RunEnd::Stopped,
                 _ => RunEnd::Finished,
             });
-            meta.verdict = Some(report.verdict);
+            meta.take_over(&report);
             meta.reason = report.reason;
-            meta.elapsed_ns = report.elapsed_ns;
         } else {
             let has_started = meta.started.is_some();
             meta.end = Some(if has_started {
@@ -348,7 +406,7 @@ impl RunFolder {
             if let Some(mut report) = self.read::<Report>("so-far.json") {
                 report.verdict = Verdict::Incomplete;
                 report.reason = LEFT_BEHIND.to_owned();
-                meta.elapsed_ns = report.elapsed_ns;
+                meta.take_over(&report);
                 // The next start tries again.
                 if self.write("report.json.zst", &report).is_err() {
                     return;
@@ -438,6 +496,8 @@ mod tests {
             started: Some("2026-11-29T20:00:01Z".to_owned()),
             ended: (state == RunState::Ended).then(|| format!("2026-11-29T20:00:0{id}Z")),
             elapsed_ns: 0,
+            progress: None,
+            figures: Vec::new(),
         }
     }
 

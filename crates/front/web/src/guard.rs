@@ -35,6 +35,14 @@ pub(crate) async fn check(State(reach): State<Reach>, request: Request, next: Ne
         header::HeaderValue::from_static("nosniff"),
     );
     headers.insert(
+        header::X_FRAME_OPTIONS,
+        header::HeaderValue::from_static("DENY"),
+    );
+    headers.insert(
+        header::REFERRER_POLICY,
+        header::HeaderValue::from_static("no-referrer"),
+    );
+    headers.insert(
         header::CACHE_CONTROL,
         header::HeaderValue::from_static("no-store"),
     );

@@ -15,7 +15,7 @@ use wb_runs::RunMeta;
 use crate::{
     access::{self, Access},
     answer::ApiError,
-    guard, host, openapi,
+    guard, host, openapi, page,
     runs::{self, App},
     tokens::Role,
 };
@@ -130,7 +130,78 @@ impl Route {
 }
 
 /// All requests.
-pub(crate) static ROUTES: [Route; 25] = [
+pub(crate) static ROUTES: [Route; 36] = [
+    route("get", "/", "Get the page.", || get(page::index))
+        .gives(200, Body::Of("text/html"))
+        .by(None),
+    route(
+        "get",
+        "/assets/{name}",
+        "Get a script or a style of the page.",
+        || get(page::asset),
+    )
+    .gives(200, Body::Of("text/javascript"))
+    .or(&[404])
+    .by(None),
+    route(
+        "get",
+        "/history",
+        "List the runs, as a page without scripts.",
+        || get(page::history),
+    )
+    .gives(200, Body::Of("text/html")),
+    route(
+        "post",
+        "/api/v1/login",
+        "Log a browser in, by a cookie.",
+        || post(access::log_in),
+    )
+    .takes(shape::<access::Login>)
+    .gives(204, Body::Empty)
+    .or(&[400, 401, 429])
+    .by(None),
+    route("post", "/api/v1/logout", "Log a browser out.", || {
+        post(access::log_out)
+    })
+    .gives(204, Body::Empty)
+    .by(None),
+    route("get", "/api/v1/session", "Describe the client.", || {
+        get(access::session)
+    })
+    .gives(200, Body::Json(shape::<access::SessionDocument>)),
+    route(
+        "get",
+        "/api/v1/tokens",
+        "List the tokens of clients, without their secrets.",
+        || get(page::tokens),
+    )
+    .gives(200, Body::Json(shape::<Vec<page::TokenDocument>>))
+    .by(Some(Role::Admin)),
+    route("post", "/api/v1/tokens", "Make a token.", || {
+        post(page::add_token)
+    })
+    .takes(shape::<page::NewToken>)
+    .gives(201, Body::Json(shape::<page::MadeToken>))
+    .or(&[400])
+    .by(Some(Role::Admin)),
+    route("delete", "/api/v1/tokens/{id}", "Remove a token.", || {
+        delete(page::remove_token)
+    })
+    .gives(204, Body::Empty)
+    .or(&[404])
+    .by(Some(Role::Admin)),
+    route("get", "/api/v1/examples", "List examples of plans.", || {
+        get(page::examples)
+    })
+    .gives(200, Body::Json(shape::<Vec<page::Example>>)),
+    route(
+        "get",
+        "/api/v1/runs/{id}/view",
+        "Get the report of a run so far, or the final one, for a page.",
+        || get(page::view),
+    )
+    .gives(200, Body::Json(shape::<page::RunView>))
+    .or(&[404]),
     route("get", "/api/v1/host", "Describe the host.", || {
         get(runs::host)
     })
@@ -253,8 +324,12 @@ pub(crate) static ROUTES: [Route; 25] = [
         "Get the report as JSON, or by Accept as page, Markdown, CSV, text, JUnit.",
         || get(runs::report),
     )
+    .query(&[(
+        "format",
+        "json, html, markdown, csv, text or junit, instead of Accept",
+    )])
     .gives(200, Body::Json(shape::<Report>))
-    .or(&[404]),
+    .or(&[400, 404]),
     route(
         "get",
         "/api/v1/runs/{id}/files",
@@ -359,13 +434,8 @@ pub(crate) fn router(app: App, reach: guard::Reach, access: &Access) -> Router {
     let mut router = Router::<App>::new();
     for route in &ROUTES {
         let handler = (route.handler)();
-        let handler = match route.role {
-            Some(role) => {
-                let required = (access.clone(), role);
-                handler.layer(middleware::from_fn_with_state(required, access::require))
-            }
-            None => handler,
-        };
+        let required = (access.clone(), route.role);
+        let handler = handler.layer(middleware::from_fn_with_state(required, access::require));
         router = router.route(route.path, handler);
     }
     router

@@ -37,7 +37,8 @@ use crate::{
     answer::{ApiError, ApiResult, blocking},
     events::EventStream,
     host,
-    tokens::{Role, digest_of},
+    page::Views,
+    tokens::{Role, TokenFile, digest_of},
 };
 
 /// Time for which a request with an `Idempotency-Key` is remembered.
@@ -57,6 +58,11 @@ const LISTED: usize = 50;
 #[derive(Clone)]
 pub(crate) struct App {
     pub(crate) runs: Runs,
+    pub(crate) tokens: TokenFile,
+    /// True if browsers reach the server over TLS.
+    pub(crate) is_encrypted: bool,
+    /// Views of current runs, with the number of the event after which they were made.
+    pub(crate) views: Views,
     /// Runs by the `Idempotency-Key` of their requests.
     keys: Arc<Mutex<BTreeMap<String, KnownKey>>>,
 }
@@ -70,16 +76,19 @@ struct KnownKey {
 }
 
 impl App {
-    pub(crate) fn new(runs: Runs) -> Self {
+    pub(crate) fn new(runs: Runs, tokens: TokenFile, is_encrypted: bool) -> Self {
         Self {
             runs,
+            tokens,
+            is_encrypted,
+            views: Views::default(),
             keys: Arc::default(),
         }
     }
 }
 
 /// Name of a run in a path.
-pub(crate) struct RunId(String);
+pub(crate) struct RunId(pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for RunId {
     type Rejection = ApiError;
@@ -101,7 +110,7 @@ fn text_of(body: Result<Bytes, BytesRejection>) -> ApiResult<String> {
 }
 
 /// Reads a JSON body. An empty one has the default values.
-fn parsed<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> ApiResult<T> {
+pub(crate) fn parsed<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> ApiResult<T> {
     let text = text_of(body)?;
     let text = match text.trim() {
         "" => "{}",
@@ -111,7 +120,7 @@ fn parsed<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> ApiResult
     serde_json::from_str(text).map_err(|e| ApiError::bad("body", e.to_string()))
 }
 
-fn query<T>(query: Result<Query<T>, QueryRejection>) -> ApiResult<T> {
+pub(crate) fn query<T>(query: Result<Query<T>, QueryRejection>) -> ApiResult<T> {
     let query = query.map_err(|e| ApiError::bad("query", e.body_text()))?;
     Ok(query.0)
 }
@@ -184,6 +193,8 @@ fn is_toml(headers: &HeaderMap) -> bool {
 pub(crate) struct Checked {
     /// The plan. Several jobs of a kind have names.
     plan: Plan,
+    /// The plan as TOML text.
+    plan_toml: String,
     /// Warnings about it.
     warnings: Vec<String>,
     /// Powers that it uses.
@@ -208,6 +219,7 @@ pub(crate) async fn check(
         let (plan, warnings, concerns) = app.runs.check(&plan)?;
         Ok(Json(Checked {
             powers: plan.powers(),
+            plan_toml: plan_to_toml(&plan),
             plan,
             warnings,
             concerns,
@@ -389,22 +401,50 @@ pub(crate) async fn plan(
     headers: HeaderMap,
 ) -> ApiResult<Response> {
     let plan = blocking(move || app.runs.plan(&id).ok_or_else(|| ApiError::unknown("run"))).await?;
-    Ok(match accepts(&headers, "application/toml") {
-        true => typed("application/toml", plan_to_toml(&plan)),
-        false => Json(plan).into_response(),
-    })
+    Ok(
+        match wanted(&headers, &["application/json", "application/toml"]) {
+            "application/toml" => typed("application/toml", plan_to_toml(&plan)),
+            _ => Json(plan).into_response(),
+        },
+    )
 }
 
-fn accepts(headers: &HeaderMap, kind: &str) -> bool {
-    let accept = headers.get(header::ACCEPT);
-    let accept = accept
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    let mut kinds = accept.split(',').filter_map(|part| part.split(';').next());
-    kinds.any(|own| own.trim().eq_ignore_ascii_case(kind))
+/// The one of these types that the client likes best (RFC 9110, 12.5.1); of equal ones, and without a wish, the first.
+fn wanted(headers: &HeaderMap, offered: &[&'static str]) -> &'static str {
+    let accept = headers.get_all(header::ACCEPT).iter();
+    let accept: Vec<&str> = accept.filter_map(|value| value.to_str().ok()).collect();
+    let accept = accept.join(",");
+    let ranges = accept.split(',').map(|range| {
+        let (kind, parameters) = range.split_once(';').unwrap_or((range, ""));
+        let mut parameters = parameters.split(';');
+        let weight = parameters.find_map(|one| one.trim().strip_prefix("q=")?.parse::<f64>().ok());
+        (kind.trim(), weight.unwrap_or(1.0))
+    });
+    let ranges: Vec<(&str, f64)> = ranges.collect();
+    // The most exact range counts.
+    let weight = |kind: &str| {
+        let group = kind.split('/').next().unwrap_or_default();
+        let of = |wish: &str| {
+            ranges
+                .iter()
+                .find(|(own, _)| own.eq_ignore_ascii_case(wish))
+        };
+        let exact = of(kind).or_else(|| of(&format!("{group}/*")));
+        exact
+            .or_else(|| of("*/*"))
+            .map_or(0.0, |(_, weight)| *weight)
+    };
+    let mut best = (offered.first().copied().unwrap_or_default(), 0.0);
+    for kind in offered {
+        let own = weight(kind);
+        if own > best.1 {
+            best = (*kind, own);
+        }
+    }
+    best.0
 }
 
-fn typed(kind: &'static str, text: String) -> Response {
+pub(crate) fn typed(kind: &'static str, text: String) -> Response {
     let kind = match kind.starts_with("text/") {
         true => format!("{kind}; charset=utf-8"),
         false => kind.to_owned(),
@@ -581,60 +621,72 @@ pub(crate) async fn steer(
     }
 }
 
+/// Forms of a report: name in a query, and type.
+const FORMS: [(&str, &str); 6] = [
+    ("json", "application/json"),
+    ("html", "text/html"),
+    ("markdown", "text/markdown"),
+    ("csv", "text/csv"),
+    ("text", "text/plain"),
+    ("junit", "application/junit+xml"),
+];
+
+/// Form of a report, for links.
+#[derive(Debug, Deserialize)]
+pub(crate) struct FormQuery {
+    format: Option<String>,
+}
+
 pub(crate) async fn report(
     State(app): State<App>,
     RunId(id): RunId,
     headers: HeaderMap,
+    asked: Result<Query<FormQuery>, QueryRejection>,
 ) -> ApiResult<Response> {
+    let form = match query(asked)?.format {
+        None => wanted(&headers, &FORMS.map(|(_, kind)| kind)),
+        Some(name) => {
+            let form = FORMS.iter().find(|(known, _)| *known == name);
+            let names = FORMS.map(|(known, _)| known).join(", ");
+            form.ok_or_else(|| ApiError::bad("format", format!("use one of {names}")))?
+                .1
+        }
+    };
     blocking(move || {
         let meta = app.runs.get(&id).ok_or_else(|| ApiError::unknown("run"))?;
-        let report = app.runs.report(&id).ok_or_else(|| {
-            let what = match (meta.state, meta.verdict) {
-                (RunState::Ended, None) => "the run never started, so it has no report",
-                (RunState::Ended, Some(_)) => "the report is missing or cannot be read",
-                _ => "not ended",
-            };
-            ApiError::new(StatusCode::NOT_FOUND, what)
-        })?;
-        Ok(report_as(&headers, &meta, report))
+        let report = ended_report(&app, &meta)?;
+        let run = |report| pages::Run {
+            name: meta.name.clone(),
+            report,
+        };
+        let page = |report| pages::document(&[run(report)]);
+        let options = Options {
+            color: false,
+            width: 100,
+            verbose: true,
+        };
+        Ok(match form {
+            "text/html" => typed(form, pages::html(&page(report))),
+            "text/markdown" => typed(form, pages::markdown(&page(report))),
+            "text/csv" => typed(form, wb_render::csv::report(&report)),
+            "text/plain" => typed(form, wb_render::text::report(&report, &options)),
+            "application/junit+xml" => typed("application/xml", wb_render::junit::report(&report)),
+            _ => Json(report).into_response(),
+        })
     })
     .await
 }
 
-/// The report in the form that the client accepts, else as JSON.
-fn report_as(headers: &HeaderMap, meta: &RunMeta, report: Report) -> Response {
-    let options = Options {
-        color: false,
-        width: 100,
-        verbose: true,
-    };
-    let page = |report: Report| {
-        let run = pages::Run {
-            name: meta.name.clone(),
-            report,
+/// The report of a run that has ended.
+pub(crate) fn ended_report(app: &App, meta: &RunMeta) -> ApiResult<Report> {
+    app.runs.report(&meta.id).ok_or_else(|| {
+        let what = match (meta.state, meta.verdict) {
+            (RunState::Ended, None) => "the run never started, so it has no report",
+            (RunState::Ended, Some(_)) => "the report is missing or cannot be read",
+            _ => "not ended",
         };
-        pages::document(&[run])
-    };
-    let wants = |kind| accepts(headers, kind);
-    if wants("application/json") {
-        return Json(report).into_response();
-    }
-    if wants("text/html") {
-        return typed("text/html", pages::html(&page(report)));
-    }
-    if wants("text/markdown") {
-        return typed("text/markdown", pages::markdown(&page(report)));
-    }
-    if wants("text/csv") {
-        return typed("text/csv", wb_render::csv::report(&report));
-    }
-    if wants("text/plain") {
-        return typed("text/plain", wb_render::text::report(&report, &options));
-    }
-    if wants("application/junit+xml") || wants("application/xml") {
-        return typed("application/xml", wb_render::junit::report(&report));
-    }
-    Json(report).into_response()
+        ApiError::new(StatusCode::NOT_FOUND, what)
+    })
 }
 
 /// File that a capture of a run has written.
@@ -717,9 +769,9 @@ pub(crate) async fn compare(
             runs.push(pages::Run { name, report });
         }
         let document = pages::document(&runs);
-        Ok(match accepts(&headers, "text/markdown") {
-            true => typed("text/markdown", pages::markdown(&document)),
-            false => typed("text/html", pages::html(&document)),
+        Ok(match wanted(&headers, &["text/html", "text/markdown"]) {
+            "text/markdown" => typed("text/markdown", pages::markdown(&document)),
+            _ => typed("text/html", pages::html(&document)),
         })
     })
     .await
@@ -768,7 +820,7 @@ pub(crate) struct Lease {
 
 pub(crate) async fn own(
     State(app): State<App>,
-    Extension(role): Extension<Role>,
+    Extension(ticket): Extension<Ticket>,
     Path(port): Path<String>,
     body: Result<Bytes, BytesRejection>,
 ) -> ApiResult<Json<Lease>> {
@@ -786,7 +838,7 @@ pub(crate) async fn own(
             "owner must have a name, and for must be above 0",
         ));
     }
-    if body.steal && role < Role::Admin {
+    if body.steal && ticket.role < Role::Admin {
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "the role admin is needed to steal a port",
@@ -897,6 +949,27 @@ mod tests {
         assert_eq!(cut.at_ns, [10, 20]);
         assert_eq!(cut.columns[0].values, [Some(2.0), Some(3.0)]);
         assert!(cut.columns[1].values.is_empty());
+    }
+
+    #[test]
+    fn the_type_that_a_client_likes_best_is_sent() {
+        let kinds = ["application/json", "text/html", "text/csv"];
+        let of = |accept: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, accept.parse().unwrap());
+            wanted(&headers, &kinds)
+        };
+        assert_eq!(wanted(&HeaderMap::new(), &kinds), "application/json");
+        for (accept, expected) in [
+            ("*/*", "application/json"),
+            ("text/html,application/xhtml+xml,*/*;q=0.8", "text/html"),
+            ("application/json;q=0.1, text/csv", "text/csv"),
+            ("Text/*;q=0.5", "text/html"),
+            ("text/html;q=0, text/*", "text/csv"),
+            ("image/png", "application/json"),
+        ] {
+            assert_eq!(of(accept), expected, "{accept}");
+        }
     }
 
     #[test]

@@ -101,6 +101,7 @@ pub struct Server {
     runs: Runs,
     address: SocketAddr,
     is_encrypted: bool,
+    access: Access,
     runtime: Runtime,
     listeners: Vec<JoinHandle<io::Result<()>>>,
     handle: Handle<SocketAddr>,
@@ -143,6 +144,7 @@ impl Server {
         let mut server = Self {
             address: bound,
             is_encrypted: tls.is_some(),
+            access: Access::Open,
             listeners: Vec::new(),
             handle: Handle::new(),
             local: Handle::new(),
@@ -150,15 +152,14 @@ impl Server {
             runtime,
             socket,
         };
-        let app = App::new(runs);
+        let tokens = TokenFile::new(&state);
+        let app = App::new(runs, tokens.clone(), tls.is_some());
         let (access, reach) = match listen.authenticates {
-            true => (
-                Access::by_tokens(TokenFile::new(&state)),
-                Reach::Authenticated,
-            ),
+            true => (Access::by_tokens(tokens), Reach::Authenticated),
             false => (Access::Open, Reach::Open),
         };
         let tls = tls.map(RustlsConfig::from_config);
+        server.access = access.clone();
         let public = router(app.clone(), reach, &access);
         server.listen(listener, tls, public).map_err(refused)?;
         server.listen_locally(router(app, Reach::Socket, &Access::Open))?;
@@ -210,11 +211,22 @@ impl Server {
         Ok(())
     }
 
-    /// The URL of the API.
-    #[must_use]
-    pub fn url(&self) -> String {
+    /// The URL of the page, with a token by which one browser can log in, once.
+    ///
+    /// # Errors
+    /// If the system has no random numbers.
+    pub fn url(&self) -> io::Result<String> {
         let scheme = if self.is_encrypted { "https" } else { "http" };
-        format!("{scheme}://{}/api/v1", self.address)
+        let address = match self.address.ip() {
+            ip if ip.is_loopback() => format!("localhost:{}", self.address.port()),
+            _ => self.address.to_string(),
+        };
+        let token = self.access.once()?;
+        let token = token.map(|token| format!("#token={token}"));
+        Ok(format!(
+            "{scheme}://{address}/{}",
+            token.unwrap_or_default()
+        ))
     }
 
     /// The runs.

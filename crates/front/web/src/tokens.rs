@@ -13,6 +13,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use jiff::Timestamp;
 use ring::{
     digest,
     rand::{SecureRandom as _, SystemRandom},
@@ -20,11 +21,14 @@ use ring::{
 use rustix::fs::{FlockOperation, flock};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use wb_model::units::Span;
 
 /// Length of a secret in bytes.
 const SECRET: usize = 32;
-/// Length of a name in bytes.
+/// Length of an id in bytes.
 const ID: usize = 4;
+/// Maximum length of the name of a client, in bytes.
+const MOST_NAME: usize = 100;
 
 /// Rights of a client.
 #[derive(
@@ -80,6 +84,34 @@ pub struct TokenEntry {
     pub expires_s: Option<u64>,
 }
 
+impl TokenEntry {
+    fn is_valid(&self) -> bool {
+        self.expires_s.is_none_or(|until| now_s() < until)
+    }
+
+    /// Time from which on the token is refused.
+    #[must_use]
+    pub fn expires(&self) -> Option<Timestamp> {
+        let expires = i64::try_from(self.expires_s?).ok()?;
+        Timestamp::from_second(expires).ok()
+    }
+}
+
+/// Reads the lifetime of a token: `12h`, `90d`.
+///
+/// # Errors
+/// What is allowed, if it is no time.
+pub fn lifetime(text: &str) -> Result<Duration, String> {
+    let days = text
+        .strip_suffix('d')
+        .and_then(|days| days.parse::<u64>().ok());
+    if let Some(days) = days {
+        return Ok(Duration::from_secs(days.saturating_mul(86_400)));
+    }
+    let time = text.parse::<Span>().map_err(|e| e.to_string())?;
+    Ok(Duration::from_nanos(time.as_nanos()))
+}
+
 /// The file of the tokens.
 #[derive(Clone, Debug)]
 pub struct TokenFile(PathBuf);
@@ -107,15 +139,19 @@ impl TokenFile {
     /// out later.
     ///
     /// # Errors
-    /// If the file cannot be changed, or the system has no random numbers.
+    /// If the name is invalid, the file cannot be changed, or the system has no random numbers.
     pub fn add(&self, name: &str, role: Role, lifetime: Option<Duration>) -> io::Result<String> {
-        let mut random = [0; ID + SECRET];
-        let drawn = SystemRandom::new().fill(&mut random);
-        drawn.map_err(|_| io::Error::other("the system has no random numbers"))?;
-        let id = hexadecimal(&random[..ID]);
-        let text = format!("wbt_{id}_{}", hexadecimal(&random[ID..]));
+        if name.is_empty() || name.len() > MOST_NAME || name.chars().any(char::is_control) {
+            let what = format!(
+                "{name:?}: a name has 1 to {MOST_NAME} characters and no control characters"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let text = random_token()?;
+        let id = id_of(&text).unwrap_or_default().to_owned();
         let expires = lifetime.map(|lifetime| now_s().saturating_add(lifetime.as_secs()));
         self.change(|tokens| {
+            tokens.retain(TokenEntry::is_valid);
             tokens.push(TokenEntry {
                 id,
                 name: name.to_owned(),
@@ -181,9 +217,9 @@ impl Tokens {
         }
     }
 
-    /// The role of a client with this token, if it is valid.
-    pub(crate) fn role_of(&self, text: &str) -> Option<Role> {
-        let id = text.strip_prefix("wbt_")?.split('_').next()?;
+    /// The entry of a token, if it is valid.
+    pub(crate) fn find(&self, text: &str) -> Option<TokenEntry> {
+        let id = id_of(text)?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = fs::metadata(&self.file.0)
             .and_then(|about| about.modified())
@@ -193,9 +229,22 @@ impl Tokens {
             *known = (changed, self.file.read().unwrap_or_default());
         }
         let token = known.1.iter().find(|token| token.id == id)?;
-        let is_valid = token.expires_s.is_none_or(|until| now_s() < until);
-        (is_same(&token.sha256, &digest_of(text.as_bytes())) && is_valid).then_some(token.role)
+        let is_right = is_same(&token.sha256, &digest_of(text.as_bytes()));
+        (is_right && token.is_valid()).then(|| token.clone())
     }
+}
+
+/// A new token: `wbt_ID_SECRET`.
+pub(crate) fn random_token() -> io::Result<String> {
+    let mut random = [0; ID + SECRET];
+    let drawn = SystemRandom::new().fill(&mut random);
+    drawn.map_err(|_| io::Error::other("the system has no random numbers"))?;
+    let (id, secret) = random.split_at(ID);
+    Ok(format!("wbt_{}_{}", hexadecimal(id), hexadecimal(secret)))
+}
+
+fn id_of(text: &str) -> Option<&str> {
+    text.strip_prefix("wbt_")?.split('_').next()
 }
 
 fn now_s() -> u64 {
@@ -213,7 +262,7 @@ pub(crate) fn digest_of(bytes: &[u8]) -> String {
 }
 
 /// Compares digests in a time that does not depend on where they differ.
-fn is_same(a: &str, b: &str) -> bool {
+pub(crate) fn is_same(a: &str, b: &str) -> bool {
     let differences = a
         .bytes()
         .zip(b.bytes())
@@ -233,18 +282,18 @@ mod tests {
         let file = TokenFile::new(folder.path());
         assert_eq!(file.read().unwrap(), []);
         let tokens = Tokens::new(file.clone());
-        assert_eq!(tokens.role_of("wbt_00000000_00"), None);
+        assert!(tokens.find("wbt_00000000_00").is_none());
         let run = file.add("ci", Role::Run, None).unwrap();
         let expired = file.add("old", Role::Admin, Some(Duration::ZERO)).unwrap();
-        assert_eq!(tokens.role_of(&run), Some(Role::Run));
-        assert_eq!(tokens.role_of(&expired), None);
+        assert_eq!(tokens.find(&run).unwrap().role, Role::Run);
+        assert!(tokens.find(&expired).is_none());
         // The secret counts, not only the name.
         let mut other = run.clone();
         let last = if other.ends_with('0') { "1" } else { "0" };
         other.replace_range(other.len() - 1.., last);
-        assert_eq!(tokens.role_of(&other), None);
+        assert!(tokens.find(&other).is_none());
         for wrong in ["", "wbt_", "wbt__", &run[..20], &format!("{run}0")] {
-            assert_eq!(tokens.role_of(wrong), None, "{wrong}");
+            assert_eq!(tokens.find(wrong), None, "{wrong}");
         }
         let text = fs::read_to_string(folder.path().join("tokens.json")).unwrap();
         assert!(!text.contains(&run[13..]), "the file has no secrets");
@@ -254,6 +303,13 @@ mod tests {
             (file.remove("ci").unwrap(), file.remove("ci").unwrap()),
             (1, 0)
         );
-        assert_eq!(tokens.role_of(&run), None);
+        assert!(tokens.find(&run).is_none());
+    }
+
+    #[test]
+    fn lifetimes_are_also_days() {
+        assert_eq!(lifetime("90d"), Ok(Duration::from_secs(90 * 86_400)));
+        assert_eq!(lifetime("12h"), Ok(Duration::from_secs(43_200)));
+        assert!(lifetime("x").is_err() && lifetime("d").is_err());
     }
 }

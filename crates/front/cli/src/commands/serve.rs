@@ -76,7 +76,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<u8> {
         encryption,
     };
     let server = Server::start(&listen, settings)?;
-    say(format_args!("serving {}", server.url()));
+    let url = server.url().context("cannot make a token")?;
+    say(format_args!("serving {url}"));
     let has_tokens = || {
         TokenFile::new(&args.state)
             .read()

@@ -4,10 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
-use jiff::Timestamp;
-use wb_model::units::Span;
 use wb_render::table::Table;
-use wb_web::{Role, TokenFile};
+use wb_web::{Role, TokenFile, lifetime};
 
 use crate::deliver::print;
 
@@ -66,28 +64,10 @@ pub(crate) struct RemoveArgs {
     state: StateArgs,
 }
 
-/// Reads a time, also in days.
-fn lifetime(text: &str) -> Result<Duration, String> {
-    if let Some(days) = text
-        .strip_suffix('d')
-        .and_then(|days| days.parse::<u64>().ok())
-    {
-        return Ok(Duration::from_secs(days.saturating_mul(86_400)));
-    }
-    let time = text.parse::<Span>().map_err(|e| e.to_string())?;
-    Ok(Duration::from_nanos(time.as_nanos()))
-}
-
 pub(crate) fn run(command: &TokenCommand) -> Result<u8> {
     match command {
         TokenCommand::Add(args) => {
             let file = TokenFile::new(&args.state.state);
-            if args.name.is_empty() || args.name.chars().any(char::is_control) {
-                bail!(
-                    "{:?}: a name has at least one character and no control characters",
-                    args.name
-                );
-            }
             let token = file.add(&args.name, args.role, args.expires);
             print(&token.with_context(|| cannot("change", &args.state))?);
         }
@@ -104,8 +84,7 @@ pub(crate) fn run(command: &TokenCommand) -> Result<u8> {
                 .left("role")
                 .left("expires");
             for token in &tokens {
-                let expires = token.expires_s.and_then(|s| i64::try_from(s).ok());
-                let expires = expires.and_then(|s| Timestamp::from_second(s).ok());
+                let expires = token.expires();
                 let expires = expires.map_or_else(|| "never".to_owned(), |at| at.to_string());
                 let role = token.role.name().to_owned();
                 table.row([token.id.clone(), token.name.clone(), role, expires]);
@@ -130,16 +109,4 @@ pub(crate) fn run(command: &TokenCommand) -> Result<u8> {
 
 fn cannot(what: &str, state: &StateArgs) -> String {
     format!("cannot {what} the tokens in {}", state.state.display())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lifetimes_are_also_days() {
-        assert_eq!(lifetime("90d"), Ok(Duration::from_secs(90 * 86_400)));
-        assert_eq!(lifetime("12h"), Ok(Duration::from_secs(43_200)));
-        assert!(lifetime("x").is_err() && lifetime("d").is_err());
-    }
 }

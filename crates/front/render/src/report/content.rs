@@ -116,7 +116,7 @@ pub(super) fn facts(
 }
 
 /// Main figures of the first job, or of all jobs of streams together: one row.
-fn tiles(report: &Report) -> Vec<Tile> {
+pub(super) fn tiles(report: &Report) -> Vec<Tile> {
     let jobs = summary::main_figures(report);
     let prefix = match jobs.as_slice() {
         [first, _, ..] => format!("{}: ", first.job),

@@ -16,13 +16,15 @@ use super::{
 use crate::markup::escaped;
 
 /// uPlot 1.6.32, <https://github.com/leeoniya/uPlot>.
-const UPLOT: &str = include_str!("../../assets/uPlot.iife.min.js");
-const UPLOT_STYLE: &str = include_str!("../../assets/uPlot.min.css");
+pub const UPLOT: &str = include_str!("../../assets/uPlot.iife.min.js");
+/// Style of uPlot.
+pub const UPLOT_STYLE: &str = include_str!("../../assets/uPlot.min.css");
 const UPLOT_LICENCE: &str = include_str!("../../assets/uPlot.LICENSE");
 const SCRIPT: &str = include_str!("../../assets/report.js");
 /// Maximum length of texts in tables that stay on one line.
 const KEPT: usize = 24;
-const STYLE: &str = include_str!("../../assets/report.css");
+/// Style of the page, with its colours.
+pub const STYLE: &str = include_str!("../../assets/report.css");
 
 /// The page.
 #[must_use]
@@ -45,6 +47,29 @@ pub fn html(document: &Document) -> String {
         digests.join(" "),
         UPLOT_LICENCE.replace("--", "- -"),
     );
+    let fragment = fragment(document);
+    let _ = write!(
+        out,
+        "{}<script type=\"application/json\" id=\"wb-data\">{}</script>\n\
+         <script>{UPLOT}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+        fragment.body, fragment.data
+    );
+    out
+}
+
+/// The contents of a page, to be shown inside of another one.
+#[derive(Clone, Debug, Default)]
+pub struct Fragment {
+    /// Verdicts, main figures and sections, as HTML without scripts. All texts are escaped.
+    pub body: String,
+    /// Figures of the plots, as JSON without a character that could end an element.
+    pub data: String,
+}
+
+/// The contents of the page.
+#[must_use]
+pub fn fragment(document: &Document) -> Fragment {
+    let mut out = String::new();
     for verdict in &document.verdicts {
         outcome(&mut out, verdict);
     }
@@ -79,13 +104,10 @@ pub fn html(document: &Document) -> String {
             }
         }
     }
-    let _ = write!(
-        out,
-        "<script type=\"application/json\" id=\"wb-data\">{}</script>\n\
-         <script>{UPLOT}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
-        plots.json()
-    );
-    out
+    Fragment {
+        body: out,
+        data: plots.json(),
+    }
 }
 
 fn class(mark: Mark) -> &'static str {

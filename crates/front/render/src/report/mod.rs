@@ -18,14 +18,14 @@ pub(crate) mod times;
 pub use self::{
     csv::csv,
     document::{Block, Cell, Document, Mark, Outcome, Section, Side, Table, Tile},
-    html::html,
+    html::{Fragment, STYLE, UPLOT, UPLOT_STYLE, fragment, html},
     markdown::markdown,
     plot::{Form, Plot, Scale, Series, X, Y},
 };
 
 use wb_model::Report;
 
-pub use crate::chart::lines::svg;
+pub use crate::{chart::lines::svg, markup::escaped};
 
 pub(crate) use self::over_time::{Course, rises};
 
@@ -36,6 +36,12 @@ pub struct Run {
     pub name: String,
     /// Report of the run.
     pub report: Report,
+}
+
+/// Main figures of a run.
+#[must_use]
+pub fn tiles(report: &Report) -> Vec<Tile> {
+    content::tiles(report)
 }
 
 /// Contents of the report of a run, or of a comparison of several.
