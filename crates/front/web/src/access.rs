@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     answer::{ApiError, ApiResult, blocking},
     runs::{App, parsed},
+    tls::HasCertificate,
     tokens::{Role, TokenFile, Tokens, digest_of, is_same, random_token},
 };
 
@@ -76,6 +77,8 @@ impl Ticket {
     pub(crate) fn is_valid(&self) -> bool {
         match &self.access {
             Access::Open => true,
+            // A certificate is valid for as long as its connection lasts.
+            Access::Tokens(_) if self.token.is_empty() => true,
             Access::Tokens(guarded) => guarded.tokens.find(&self.token).is_some(),
         }
     }
@@ -138,6 +141,7 @@ impl Access {
         headers: &HeaderMap,
         changes: bool,
         from: Option<IpAddr>,
+        has_certificate: bool,
     ) -> Result<Ticket, ApiError> {
         let Self::Tokens(guarded) = self else {
             return Ok(Ticket {
@@ -149,6 +153,16 @@ impl Access {
         };
         let by_cookie = bearer(headers).is_none();
         let Some(token) = bearer(headers).or_else(|| cookie(headers)) else {
+            // A browser sends a certificate with requests of pages of other sites, too; those have an origin, which
+            // the guard has compared.
+            if has_certificate {
+                return Ok(Ticket {
+                    access: self.clone(),
+                    token: String::new(),
+                    name: "certificate".to_owned(),
+                    role: Role::Run,
+                });
+            }
             return Err(ApiError::new(
                 StatusCode::UNAUTHORIZED,
                 "a token is needed: Authorization: Bearer wbt_…",
@@ -279,7 +293,9 @@ pub(crate) async fn require(
             let from = parts.extensions.get::<ConnectInfo<SocketAddr>>();
             let from = from.map(|ConnectInfo(address)| address.ip());
             let changes = !matches!(parts.method, Method::GET | Method::HEAD);
-            match access.admit(&parts.headers, changes, from) {
+            let certificate = parts.extensions.get::<HasCertificate>();
+            let has_certificate = certificate.is_some_and(|HasCertificate(known)| *known);
+            match access.admit(&parts.headers, changes, from, has_certificate) {
                 Ok(ticket) if ticket.role >= least => parts.extensions.insert(ticket),
                 Ok(ticket) => return too_low(least, ticket.role).into_response(),
                 Err(error) => {
@@ -327,12 +343,16 @@ mod tests {
             headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
             headers
         };
-        let status =
-            |token: &str, from: &str| match access.admit(&of(token), true, from.parse().ok()) {
-                Ok(_) => 200,
-                Err(error) => error.into_response().status().as_u16(),
-            };
-        assert!(access.admit(&HeaderMap::new(), false, None).is_err());
+        let status = |token: &str, from: &str| match access.admit(
+            &of(token),
+            true,
+            from.parse().ok(),
+            false,
+        ) {
+            Ok(_) => 200,
+            Err(error) => error.into_response().status().as_u16(),
+        };
+        assert!(access.admit(&HeaderMap::new(), false, None, false).is_err());
         for n in 0..12 {
             let expected = if n < MOST_FAILURES { 401 } else { 429 };
             assert_eq!(status("wbt_1_2", "10.0.0.1"), expected, "{n}");
@@ -351,10 +371,13 @@ mod tests {
         let mut headers = HeaderMap::new();
         let cookies = format!("other=1; wb={valid}; wbx=2");
         headers.insert(header::COOKIE, cookies.parse().unwrap());
-        assert_eq!(access.admit(&headers, false, None).unwrap().name, "browser");
-        assert!(access.admit(&headers, true, None).is_err());
+        assert_eq!(
+            access.admit(&headers, false, None, false).unwrap().name,
+            "browser"
+        );
+        assert!(access.admit(&headers, true, None, false).is_err());
         headers.insert(header::ORIGIN, "https://localhost".parse().unwrap());
-        assert!(access.admit(&headers, true, None).is_ok());
+        assert!(access.admit(&headers, true, None, false).is_ok());
         let made = set_cookie(&valid, true);
         assert!(
             made.ends_with("; HttpOnly; SameSite=Strict; Secure"),

@@ -24,7 +24,11 @@ use tokio::{
 use wb_runs::{Runs, Settings, StoreError};
 
 use crate::{
-    access::Access, guard::Reach, routes::router, runs::App, tls::CertificateFiles,
+    access::Access,
+    guard::Reach,
+    routes::router,
+    runs::App,
+    tls::{Acceptor, CertificateFiles},
     tokens::TokenFile,
 };
 
@@ -48,6 +52,8 @@ pub struct Listen {
     pub authenticates: bool,
     /// Encryption of connections.
     pub encryption: Encryption,
+    /// Certificate (PEM) of the authority whose certificates replace tokens with the role `run`.
+    pub authority: Option<PathBuf>,
 }
 
 /// Encryption of connections.
@@ -133,7 +139,9 @@ impl Server {
             }
             Encryption::Given(pair) => Some(pair.clone()),
         };
-        let tls = pair.map(|pair| pair.read()).transpose();
+        let tls = pair
+            .map(|pair| pair.read(listen.authority.as_deref()))
+            .transpose();
         let tls = tls.map_err(ServeError::Certificate)?;
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
@@ -177,7 +185,8 @@ impl Server {
         let _inside = self.runtime.enter();
         self.listeners.push(match tls {
             Some(tls) => {
-                let mut server = axum_server::from_tcp_rustls(listener, tls)?.http1_only();
+                let server = axum_server::from_tcp_rustls(listener, tls)?;
+                let mut server = server.map(Acceptor).http1_only();
                 limit(server.http_builder());
                 self.runtime.spawn(server.handle(handle).serve(service))
             }

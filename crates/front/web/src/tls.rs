@@ -6,14 +6,20 @@ use std::{
     net::IpAddr,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
+    pin::Pin,
     sync::Arc,
 };
 
+use axum::{Extension, middleware::AddExtension};
+use axum_server::{accept::Accept, tls_rustls::RustlsAcceptor};
 use rustls::{
-    ServerConfig,
+    RootCertStore, ServerConfig,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    server::WebPkiClientVerifier,
 };
+use tokio::net::TcpStream;
+use tower::Layer as _;
 
 /// Files of a certificate and its key.
 #[derive(Clone, Debug)]
@@ -59,27 +65,75 @@ impl CertificateFiles {
         Ok(pair)
     }
 
-    /// Reads the pair.
+    /// Reads the pair, and the certificate of the authority that signs the certificates of clients.
     ///
     /// # Errors
     /// If a file cannot be read, or the key does not belong to the certificate.
-    pub(crate) fn read(&self) -> io::Result<Arc<ServerConfig>> {
-        let in_file = |path: &Path, why: &dyn std::fmt::Display| {
-            io::Error::other(format!("{}: {why}", path.display()))
-        };
-        let certificates = CertificateDer::pem_file_iter(&self.certificate);
-        let certificates = certificates.and_then(Iterator::collect::<Result<Vec<_>, _>>);
-        let certificates = certificates.map_err(|e| in_file(&self.certificate, &e))?;
+    pub(crate) fn read(&self, authority: Option<&Path>) -> io::Result<Arc<ServerConfig>> {
+        let certificates = certificates_in(&self.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|e| in_file(&self.key, &e))?;
         let provider = Arc::new(ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
+        let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .map_err(io::Error::other)?
-            .with_no_client_auth()
-            .with_single_cert(certificates, key);
+            .map_err(io::Error::other)?;
+        let config = match authority {
+            None => config.with_no_client_auth(),
+            Some(path) => {
+                let mut roots = RootCertStore::empty();
+                for certificate in certificates_in(path)? {
+                    roots.add(certificate).map_err(|e| in_file(path, &e))?;
+                }
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                let verifier = verifier.allow_unauthenticated().build();
+                config.with_client_cert_verifier(verifier.map_err(|e| in_file(path, &e))?)
+            }
+        };
+        let config = config.with_single_cert(certificates, key);
         let mut config = config.map_err(|e| in_file(&self.certificate, &e))?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Arc::new(config))
+    }
+}
+
+fn in_file(path: &Path, why: &dyn std::fmt::Display) -> io::Error {
+    io::Error::other(format!("{}: {why}", path.display()))
+}
+
+fn certificates_in(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
+    let certificates = CertificateDer::pem_file_iter(path);
+    let certificates = certificates.and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let certificates = certificates.map_err(|e| in_file(path, &e))?;
+    match certificates.is_empty() {
+        true => Err(in_file(path, &"has no certificate")),
+        false => Ok(certificates),
+    }
+}
+
+/// Accepts TLS connections, and notes whether the client has a certificate of the known authority.
+#[derive(Clone, Debug)]
+pub(crate) struct Acceptor(pub(crate) RustlsAcceptor);
+
+/// True if the client of a connection has a certificate of the known authority.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HasCertificate(pub(crate) bool);
+
+type Accepted<S> = <RustlsAcceptor as Accept<TcpStream, S>>::Stream;
+
+impl<S: Send + 'static> Accept<TcpStream, S> for Acceptor {
+    type Stream = Accepted<S>;
+    type Service = AddExtension<S, HasCertificate>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<(Self::Stream, Self::Service)>> + Send>>;
+
+    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
+        let accepted = self.0.accept(stream, service);
+        Box::pin(async move {
+            let (stream, service) = accepted.await?;
+            // The verifier has refused certificates of others.
+            let certificates = stream.get_ref().1.peer_certificates();
+            let known = HasCertificate(certificates.is_some_and(|all| !all.is_empty()));
+            Ok((stream, Extension(known).layer(service)))
+        })
     }
 }
 
@@ -107,12 +161,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let address = "192.0.2.7".parse().unwrap();
         let pair = CertificateFiles::own(folder.path(), address).unwrap();
-        pair.read().unwrap();
+        pair.read(None).unwrap();
         let text = fs::read(&pair.certificate).unwrap();
         CertificateFiles::own(folder.path(), address).unwrap();
         assert_eq!(fs::read(&pair.certificate).unwrap(), text);
         fs::write(&pair.key, "no key").unwrap();
-        let error = pair.read().unwrap_err().to_string();
+        let error = pair.read(None).unwrap_err().to_string();
         assert!(error.contains("key.pem"), "{error}");
     }
 }

@@ -33,6 +33,9 @@ pub(crate) struct ServeArgs {
     /// Key of the certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+    /// Certificate (PEM) of an authority: clients with a certificate of it need no token, and have the role `run`.
+    #[arg(long, value_name = "FILE", conflicts_with = "plain")]
+    tls_client_ca: Option<PathBuf>,
     /// Folder of the history.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/wirebench")]
     state: PathBuf,
@@ -74,6 +77,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<u8> {
         address: args.listen,
         authenticates: !args.no_auth,
         encryption,
+        authority: args.tls_client_ca.clone(),
     };
     let server = Server::start(&listen, settings)?;
     let url = server.url().context("cannot make a token")?;
