@@ -298,6 +298,14 @@ pub struct Stream {
     /// Rate of this stream, over all its workers: `100kpps` or `100k`, `1.2mpps`, `10gbps` (layer 1), `9gbps-l2`,
     /// `37%`, `max` (default `max`).
     pub rate: Rate,
+    /// Number of frames of this stream, over all its workers (default: no limit other than those of the job). It needs a
+    /// rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::units::count::optional_count")]
+    pub count: Option<u64>,
+    /// Time of the first frame, relative to the start of the job (default 0).
+    #[serde(skip_serializing_if = "is_default")]
+    pub start: Span,
     /// Frames per burst, sent back to back, one burst every `gap`, instead of a rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(deserialize_with = "crate::units::count::optional_count")]
@@ -353,6 +361,10 @@ pub struct Stream {
     /// EtherType of `proto = "raw"` (default 0x88b5, local experiments of IEEE 802).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ethertype: Option<u16>,
+    /// Bytes of `proto = "raw"` between the Ethernet header, with its VLAN tags and labels, and the tag, as hex digits:
+    /// other headers, such as tunnels. Lengths and checksums that are 0 are filled in if the headers are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub headers: Option<HexBytes>,
     /// Payload after the headers and the tag: hex digits, repeated to fill the frame (default: zeros).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<HexBytes>,
@@ -379,6 +391,8 @@ impl Default for Stream {
             name: String::new(),
             size: None,
             rate: Rate::Max,
+            count: None,
+            start: Span::default(),
             burst: None,
             gap: None,
             flows: None,
@@ -397,6 +411,7 @@ impl Default for Stream {
             ttl: 64,
             tcp_flags: None,
             ethertype: None,
+            headers: None,
             payload: None,
             vary: Vec::new(),
             tag: TagKind::Wirebench,

@@ -445,6 +445,19 @@ pub struct StreamReport {
     pub path: String,
     /// Counts.
     pub totals: Totals,
+    /// Latency in ns; percentiles exist for the whole job only.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub latency_ns: Summary,
+    /// Receive timestamp of the first frame, in ns since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_rx_ns: Option<u64>,
+    /// Receive timestamp of the last frame, in ns since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_rx_ns: Option<u64>,
+}
+
+fn is_empty(summary: &Summary) -> bool {
+    summary.samples == 0
 }
 
 /// One flow.

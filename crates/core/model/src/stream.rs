@@ -173,8 +173,14 @@ impl Stream {
                 Proto::Udp | Proto::Icmp => ip + 8,
                 Proto::Tcp => ip + 20,
                 Proto::Arp => 28,
-                Proto::Raw => 0,
+                Proto::Raw => self.given_headers(),
             }
+    }
+
+    /// Length of the given header bytes.
+    fn given_headers(&self) -> u32 {
+        let bytes = self.headers.as_ref().map_or(0, |bytes| bytes.0.len());
+        u32::try_from(bytes).unwrap_or(u32::MAX / 8)
     }
 
     /// Length of the tag, in bytes.

@@ -546,6 +546,15 @@ fn check_stream(place: &str, stream: &Stream, found: &mut Findings) {
         stream.proto == Proto::Arp && (stream.sport.is_some() || stream.dport.is_some()) =>
             place, "proto arp has no ports; remove sport and dport";
     }
+    rules! { found:
+        stream.headers.is_some() && stream.proto != Proto::Raw =>
+            &at("headers"), "headers need proto raw";
+        stream.count == Some(0) => &at("count"), "must be at least 1, got 0";
+        stream.count.is_some() && stream.rate == Rate::Max && stream.burst.is_none() =>
+            &at("count"), "a stream with a count needs a rate";
+        stream.replay.is_some() && (stream.count.is_some() || stream.headers.is_some()) =>
+            place, "replay excludes count and headers; use the count of the job";
+    }
     check_size(place, stream, found);
     check_rate(place, stream, found);
     match stream.flows {

@@ -1,6 +1,6 @@
 //! Finds all IP addresses of any frame: behind tags and labels, in tunnels, in source routes.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::ops::Range;
 
 use crate::ethernet::ethertype;
@@ -29,6 +29,27 @@ pub struct Unclear;
 /// # Errors
 /// Returns [`Unclear`] if the addresses depend on changing bytes.
 pub fn addresses(frame: &[u8], changing: &[Range<usize>]) -> Result<Vec<IpAddr>, Unclear> {
+    let fields = address_fields(frame, changing)?;
+    let address = |field: &Range<usize>| {
+        let changes = changing.iter().any(|r| overlaps(r, field));
+        match changes {
+            true => Err(Unclear),
+            false => Ok(address_in(&frame[field.clone()])),
+        }
+    };
+    let addresses: Result<Vec<_>, _> = fields.iter().map(address).collect();
+    Ok(addresses?.into_iter().flatten().collect())
+}
+
+/// Finds every field with an IP address in a frame without FCS, as ranges of 4 or 16 bytes. Changing bytes may be inside
+/// of these fields.
+///
+/// # Errors
+/// Returns [`Unclear`] if changing bytes determine where addresses are, or reach beyond an address.
+pub fn address_fields(
+    frame: &[u8],
+    changing: &[Range<usize>],
+) -> Result<Vec<Range<usize>>, Unclear> {
     let mut look = AddressWalk {
         frame,
         changing,
@@ -38,10 +59,20 @@ pub fn addresses(frame: &[u8], changing: &[Range<usize>]) -> Result<Vec<IpAddr>,
     Ok(look.found)
 }
 
+/// The address in a field.
+pub fn address_in(field: &[u8]) -> Option<IpAddr> {
+    let v4 = || <[u8; 4]>::try_from(field).ok().map(IpAddr::from);
+    v4().or_else(|| <[u8; 16]>::try_from(field).ok().map(IpAddr::from))
+}
+
+const fn overlaps(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
 struct AddressWalk<'a> {
     frame: &'a [u8],
     changing: &'a [Range<usize>],
-    found: Vec<IpAddr>,
+    found: Vec<Range<usize>>,
 }
 
 impl AddressWalk<'_> {
@@ -69,16 +100,22 @@ impl AddressWalk<'_> {
     }
 
     fn v4(&mut self, at: usize) -> Result<(), Unclear> {
-        let bytes: Option<[u8; 4]> = self.bytes(at)?;
-        self.found
-            .extend(bytes.map(|b| IpAddr::V4(Ipv4Addr::from(b))));
-        Ok(())
+        self.address(at..at + 4)
     }
 
     fn v6(&mut self, at: usize) -> Result<(), Unclear> {
-        let bytes: Option<[u8; 16]> = self.bytes(at)?;
-        self.found
-            .extend(bytes.map(|b| IpAddr::V6(Ipv6Addr::from(b))));
+        self.address(at..at + 16)
+    }
+
+    fn address(&mut self, field: Range<usize>) -> Result<(), Unclear> {
+        if field.end > self.frame.len() {
+            return Ok(());
+        }
+        let mut over = self.changing.iter().filter(|range| overlaps(range, &field));
+        if over.any(|range| range.start < field.start || field.end < range.end) {
+            return Err(Unclear);
+        }
+        self.found.push(field);
         Ok(())
     }
 
@@ -237,6 +274,7 @@ mod tests {
     use super::*;
     use crate::{Arp, ArpOperation, MacAddr, MplsLabel, NetworkHeader, Stack};
     use proptest::prelude::*;
+    use std::net::Ipv4Addr;
 
     const A: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 2);
     const B: Ipv4Addr = Ipv4Addr::new(8, 8, 8, 8);

@@ -47,6 +47,7 @@ macro_rules! view {
 mod addresses;
 mod arp;
 pub mod checksum;
+mod derived;
 mod ethernet;
 mod extension;
 mod headers;
@@ -63,8 +64,9 @@ mod tcp;
 mod udp;
 mod vlan;
 
-pub use addresses::{Unclear, addresses};
+pub use addresses::{Unclear, address_fields, address_in, addresses};
 pub use arp::{Arp, ArpOperation, ArpView};
+pub use derived::{ChecksumField, derive};
 pub use ethernet::{Ethernet, EthernetView, ethertype};
 pub use extension::Ipv6Extension;
 pub use headers::{find_tag, headers_end};

@@ -19,7 +19,7 @@ use wb_model::{
     load::{ALL_RIP_ROUTERS, LoadJob, LoadMessage},
     reach::{OUTSIDE, Reach, free_ranges, is_for_tests, is_free, is_free_range},
     units::AddressRange,
-    vary::Field,
+    vary::{Field, Pattern},
 };
 use wb_open::{StartError, Wire};
 use wb_pktgen_device::Walker;
@@ -310,12 +310,17 @@ fn strange_recording(place: &str, stream: &Stream, recording: &[&[u8]]) -> Optio
 /// anywhere.
 fn strange_bytes(place: &str, stream: &Stream, own: &[Reach]) -> Option<PlanProblem> {
     let (frame, changing) = first_frame(stream);
-    let what = match wb_wire::addresses(&frame, &changing) {
+    let what = match wb_wire::address_fields(&frame, &changing) {
         Ok(found) => {
-            let named = |a: &IpAddr| own.iter().any(|(_, range)| range.contains(*a));
-            let mut found = found.into_iter();
-            let address = found.find(|a| !named(a) && !may_stand_in_frames(*a))?;
-            format!("{address} {OUTSIDE}")
+            let named = |a: IpAddr| own.iter().any(|(_, range)| range.contains(a));
+            let mut found = found
+                .iter()
+                .filter_map(|field| varied(stream, &frame, field));
+            let range = found.find(|range| match range.first() == range.last() {
+                true => !named(range.first()) && !may_stand_in_frames(range.first()),
+                false => !is_free_range(range),
+            })?;
+            format!("{range} {OUTSIDE}")
         }
         Err(_) => UNCLEAR.to_owned(),
     };
@@ -330,6 +335,35 @@ fn strange_bytes(place: &str, stream: &Stream, own: &[Reach]) -> Option<PlanProb
         },
         what,
     })
+}
+
+/// Smallest range that contains all values of an address field of a stream's frames, with modified bytes.
+fn varied(stream: &Stream, frame: &[u8], field: &Range<usize>) -> Option<AddressRange> {
+    let (mut low, mut high) = (frame[field.clone()].to_vec(), frame[field.clone()].to_vec());
+    for vary in &stream.vary {
+        let Field::At { offset, width } = vary.field else {
+            continue;
+        };
+        let (offset, width) = (usize::from(offset), usize::from(width));
+        if offset < field.start || offset + width > field.end {
+            continue;
+        }
+        let all = u128::MAX >> (128 - 8 * width);
+        let (first, last) = match (&vary.pattern, vary.mask) {
+            (_, Some(_)) => (0, all),
+            (Pattern::List(list), None) => (
+                list.iter().copied().min().unwrap_or(0),
+                list.iter().copied().max().unwrap_or(all),
+            ),
+            (Pattern::Increment(r) | Pattern::Decrement(r) | Pattern::Random(r), None) => {
+                (r.first, r.last)
+            }
+        };
+        let at = offset - field.start;
+        low[at..at + width].copy_from_slice(&first.to_be_bytes()[16 - width..]);
+        high[at..at + width].copy_from_slice(&last.to_be_bytes()[16 - width..]);
+    }
+    AddressRange::between(wb_wire::address_in(&low)?, wb_wire::address_in(&high)?)
 }
 
 /// Returns a stream's frame of the largest size, and the byte ranges that change other than through the named fields.
@@ -365,9 +399,12 @@ fn first_frame(stream: &Stream) -> (Vec<u8>, Vec<Range<usize>>) {
         extensions: stream.extension_headers(),
         ..Stack::over(network)
     };
+    let given = stream.headers.as_ref().map_or(&[][..], |bytes| &bytes.0);
     let len = stream.sizes().largest().len_without_fcs();
-    let (mut frame, layout) = stack.build_with_layout(len.max(stack.min_len()));
-    let tag = layout.payload..layout.payload + stream.tag_len() as usize;
+    let (mut frame, layout) = stack.build_with_layout(len.max(stack.min_len() + given.len()));
+    let headers = layout.payload + given.len();
+    frame[layout.payload..headers].copy_from_slice(given);
+    let tag = headers..headers + stream.tag_len() as usize;
     if let (Some(pattern), Some(rest)) = (&stream.payload, frame.get_mut(tag.end..)) {
         let bytes = rest.iter_mut().zip(pattern.0.iter().cycle());
         bytes.for_each(|(to, from)| *to = *from);
@@ -436,7 +473,9 @@ mod tests {
         }
         for (vary, expected) in [
             ("src=list:198.18.0.1,8.8.8.8", true),
-            ("u8@33=random:0-255", true),
+            ("u8@33=random:0-255", false),
+            ("u32@30=list:3323002882,134744072", true),
+            ("u16@33=random:0-255", true),
             ("u8@26=random:0-255", true),
             ("u16@12=random:0-65535", true),
             ("u32@27=random:0-255", true),

@@ -25,6 +25,7 @@ pub mod settle;
 pub mod sharing;
 pub mod signals;
 pub mod snapshot;
+pub mod stations;
 pub mod steering;
 pub mod verdict;
 

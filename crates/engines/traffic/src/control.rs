@@ -2,7 +2,7 @@
 
 use std::sync::{
     Mutex, MutexGuard, PoisonError, TryLockError,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
 use crossbeam_utils::CachePadded;
@@ -153,15 +153,32 @@ counters! {
 
 /// Receive statistics of the first flows, per lane, published by a worker together with its latencies.
 #[derive(Debug, Default)]
-pub struct ShownFlows(Mutex<Vec<FlowStats>>);
+pub struct ShownFlows {
+    wanted: AtomicU32,
+    flows: Mutex<Vec<FlowStats>>,
+}
 
 impl ShownFlows {
+    /// Number of flows that are recorded over time during a run.
+    pub const RECORDED: u32 = 8;
     /// Maximum number of flows published during a run; the report contains all.
-    pub const MOST: u32 = 8;
+    pub const MOST: u32 = 8192;
+
+    /// Sets the number of flows to publish, of which there are at least [`ShownFlows::RECORDED`].
+    pub fn want(&self, flows: u32) {
+        self.wanted.store(flows, Ordering::Relaxed);
+    }
+
+    /// Number of flows to publish.
+    #[must_use]
+    pub fn wanted(&self) -> u32 {
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        wanted.clamp(Self::RECORDED, Self::MOST)
+    }
 
     /// Publishes the flows unless a reader holds the lock. Returns true if published.
     pub fn try_publish(&self, flows: impl Iterator<Item = FlowStats>) -> bool {
-        let mut place = match self.0.try_lock() {
+        let mut place = match self.flows.try_lock() {
             Ok(place) => place,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return false,
@@ -173,6 +190,29 @@ impl ShownFlows {
 
     /// Last published flows.
     pub fn read(&self) -> MutexGuard<'_, Vec<FlowStats>> {
+        self.flows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Offered frames and octets of each stream of a worker, published together with its latencies.
+#[derive(Debug, Default)]
+pub struct ShownStreams(Mutex<Vec<(u64, u64)>>);
+
+impl ShownStreams {
+    /// Publishes the counts unless a reader holds the lock. Returns true if published.
+    pub fn try_publish(&self, streams: impl Iterator<Item = (u64, u64)>) -> bool {
+        let mut place = match self.0.try_lock() {
+            Ok(place) => place,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        place.clear();
+        place.extend(streams);
+        true
+    }
+
+    /// Last published counts.
+    pub fn read(&self) -> MutexGuard<'_, Vec<(u64, u64)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -185,6 +225,8 @@ pub struct SharedCounters {
     pub latency: CachePadded<ShownOutline>,
     /// The first flows so far, published together with latencies.
     pub flows: CachePadded<ShownFlows>,
+    /// The streams so far, published together with latencies.
+    pub streams: CachePadded<ShownStreams>,
 }
 
 #[cfg(test)]

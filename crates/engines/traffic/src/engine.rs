@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+use crate::control::ShownFlows;
 use crate::{
     CounterValues, FlowSpace, FollowedRun as OwnRun, OffloadedWorker, PKTGEN_FLOW, RampUp,
     Receiver, ReceiverSpec, Sender, SenderSpec, SharedCounters, StreamSpec, TrafficControl, Worker,
@@ -363,9 +364,16 @@ fn receiver_for(direction: &Direction, job: &TrafficJob, lanes: usize) -> Receiv
             Some(_) => pktgen.map(|s| s.first_flow - direction.first_flow),
             None => Some(PKTGEN_FLOW),
         },
+        tag_offsets: direction.streams.iter().filter_map(given_tag).collect(),
         outage_threshold_ns: job.outage_threshold.as_nanos(),
     };
     Receiver::for_lanes(&spec, lanes)
+}
+
+/// Position of the tag behind headers that are given as bytes.
+fn given_tag(spec: &StreamSpec) -> Option<usize> {
+    let is_given = is_tagged(&spec.stream) && spec.stream.headers.is_some();
+    is_given.then(|| spec.stream.header_len() as usize)
 }
 
 /// Task that runs a worker, in a loop compiled for its driver.
@@ -501,6 +509,12 @@ impl Engine for Traffic {
                 worker.start_counting(&self.control, &SystemClock);
             }
         }
+        for slot in &self.slots {
+            let received = slot.receives.map(|way| &self.directions[way]);
+            // Figures of each stream need all its flows.
+            let flows = received.filter(|way| way.streams.len() > 1 && way.from.is_none());
+            slot.shared.flows.want(flows.map_or(0, |way| way.flows));
+        }
         self.workers = Workers::new(launch.alarm);
         let alarm = Arc::clone(launch.alarm);
         self.control.ended.set(move || alarm.bell.ring());
@@ -561,8 +575,7 @@ impl Engine for Traffic {
 
     fn state(&mut self, now: u64) -> EngineState {
         if self.asked.is_due(now) {
-            let receivers = self.slots.iter().filter(|s| s.receives.is_some());
-            receivers.for_each(|slot| slot.shared.latency.ask());
+            self.slots.iter().for_each(|slot| slot.shared.latency.ask());
         }
         self.drain_until = self.drain_until.or_else(|| self.drain_end(now));
         if self.drain_until.is_some_and(|t| now >= t) {
@@ -687,7 +700,14 @@ impl Traffic {
         let receivers = self.slots.iter().filter(|s| s.receives.is_some());
         let mut flows: Vec<FlowStats> = Vec::new();
         for slot in receivers {
-            flows.extend(slot.shared.flows.read().iter().cloned());
+            let shown = slot.shared.flows.read();
+            let first = shown.iter().map(|f| f.flow).min().unwrap_or(0);
+            flows.extend(
+                shown
+                    .iter()
+                    .filter(|f| f.flow - first < ShownFlows::RECORDED)
+                    .cloned(),
+            );
         }
         if flows.iter().all(|f| f.flow == flows[0].flow) {
             return;

@@ -8,7 +8,6 @@ use wb_model::lateness::Lateness;
 use wb_port::offload::ReceiveOffload;
 use wb_port::{PortError, RxCounters, StampSource, TxCounters, worker_loop::RETRY_NS};
 
-use crate::control::ShownFlows;
 use crate::sender::OffloadedSender;
 use crate::{
     Clock, CounterValues, ReceiverOutcome, SenderOutcome, SharedCounters, TrafficControl,
@@ -223,19 +222,29 @@ impl<C: Clock> OffloadedRun<'_, C> {
         }
         if let Some(receiver) = &self.receiver {
             values.set_received(&receiver.counters(), receiver.latency());
-            if self.shared.latency.is_wanted() {
-                self.publish_statistics(receiver.as_ref());
-            }
+        }
+        if self.shared.latency.is_wanted() {
+            self.publish_statistics();
         }
         values.link_down = self.down.is_some().into();
         self.shared.publish(&values);
     }
 
-    /// Publishes latencies and flows. Returns false if a reader held a lock.
-    fn publish_statistics(&self, receiver: &dyn ReceiveOffload) -> bool {
-        let flows = receiver.first_flows(ShownFlows::MOST).into_iter();
+    /// Publishes latencies, flows and streams. Returns false if a reader held a lock.
+    fn publish_statistics(&self) -> bool {
+        let streams = &self.shared.streams;
+        let is_shown = match (&self.sender, &self.sent) {
+            (Some(sender), _) => streams.try_publish(sender.stream_counts()),
+            (None, Some(outcome)) => streams.try_publish(outcome.stream_counts()),
+            (None, None) => true,
+        };
+        let Some(receiver) = &self.receiver else {
+            return is_shown && self.shared.latency.show(|_| {});
+        };
+        let shown = &self.shared.flows;
         let latencies = receiver.latencies();
-        self.shared.flows.try_publish(flows)
+        is_shown
+            && shown.try_publish(receiver.first_flows(shown.wanted()).into_iter())
             && (self.shared.latency).show(|outline| latencies.iter().for_each(|l| outline.add(l)))
     }
 
@@ -243,11 +252,9 @@ impl<C: Clock> OffloadedRun<'_, C> {
         self.end_sender();
         self.pass_on();
         self.publish();
-        if let Some(receiver) = &self.receiver {
-            // A reader holds the lock only for the time of a copy.
-            while !self.publish_statistics(receiver.as_ref()) {
-                std::hint::spin_loop();
-            }
+        // A reader holds the lock only for the time of a copy.
+        while !self.publish_statistics() {
+            std::hint::spin_loop();
         }
         self.link_is_up(self.clock.monotonic_ns());
         let tx = self

@@ -100,6 +100,8 @@ pub struct ReceiverSpec {
     pub recordings: Vec<Arc<Recording>>,
     /// Flow of frames with a pktgen header, counted from the first flow. Without it they are foreign.
     pub pktgen_flow: Option<u32>,
+    /// Positions of tags behind headers that are given as bytes.
+    pub tag_offsets: Vec<usize>,
     /// Shortest silence that counts as an outage, in ns.
     pub outage_threshold_ns: u64,
 }
@@ -112,6 +114,7 @@ impl Default for ReceiverSpec {
             untagged_is_ours: false,
             recordings: Vec::new(),
             pktgen_flow: None,
+            tag_offsets: Vec::new(),
             outage_threshold_ns: OUTAGE_THRESHOLD_NS,
         }
     }
@@ -165,6 +168,7 @@ struct Sorter {
     /// Recorded frames that look like control traffic, without padding.
     recorded_chatter: HashSet<Box<[u8]>>,
     pktgen_flow: Option<u32>,
+    tag_offsets: Box<[usize]>,
     end_wall_ns: u64,
     saw_the_end: bool,
     ramp_frames: u64,
@@ -369,6 +373,7 @@ impl Sorter {
                 .map(|f| trim_padding(&f.bytes).into())
                 .collect(),
             pktgen_flow: spec.pktgen_flow,
+            tag_offsets: spec.tag_offsets.as_slice().into(),
             end_wall_ns: u64::MAX,
             saw_the_end: false,
             ramp_frames: 0,
@@ -397,6 +402,20 @@ impl Sorter {
                 }
             }
             Some((at, TagFormat::Pktgen)) => self.process_pktgen(frame, at),
+            None => self.process_without_tag(frame),
+        }
+    }
+
+    /// Processes a frame without a tag behind its known headers. The tag may be behind headers that are given as bytes;
+    /// a device may have added or removed up to two VLAN tags.
+    #[cold]
+    #[inline(never)]
+    fn process_without_tag(&mut self, frame: &RxFrame<'_>) {
+        let shifted = |at: &usize| [0, -4, 4, -8, 8].map(|shift| at.checked_add_signed(shift));
+        let places = self.tag_offsets.iter().flat_map(shifted).flatten();
+        let mut tags = places.filter_map(|at| Tag::read(frame.bytes.get(at..)?));
+        match tags.find(|tag| tag.flow.wrapping_sub(self.first_flow) < self.flows) {
+            Some(tag) => self.process_tagged(frame, tag),
             None => self.process_unknown(frame, Analyser::on_foreign),
         }
     }

@@ -136,6 +136,14 @@ pub struct Sender {
     lateness: Lateness,
 }
 
+impl SenderOutcome {
+    /// Offered frames and octets of each stream.
+    pub(crate) fn stream_counts(&self) -> impl Iterator<Item = (u64, u64)> {
+        let streams = self.streams.iter();
+        streams.map(|stream| (stream.offered_frames, stream.offered_octets))
+    }
+}
+
 impl Sender {
     /// Compiles the streams for a port with frames of up to `frame_capacity` bytes, without FCS.
     ///
@@ -486,6 +494,12 @@ impl Sender {
     fn last_departure_wall_ns(&self) -> u64 {
         self.last_departure_ns
             .map_or(0, |mono| mono.wrapping_add(self.wall_minus_mono))
+    }
+
+    /// Offered frames and octets so far of each stream, frames in flight included.
+    pub(crate) fn stream_counts(&self) -> impl Iterator<Item = (u64, u64)> {
+        let count = |stream: &StreamSender| (stream.offered_frames(), stream.offered_octets());
+        self.streams.iter().map(count)
     }
 
     /// Counts so far; frames in flight do not count as offered yet.

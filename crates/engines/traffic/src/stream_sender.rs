@@ -199,6 +199,10 @@ impl StreamSender {
                 _ => u64::MAX,
             };
             pacer.limit_to(end);
+            if let Some(count) = spec.stream.count {
+                pacer.limit_to(pacer.ours_of(count));
+            }
+            pacer.put_off(spec.stream.start.as_nanos());
         }
         let rise = match sender.lead.whole_ns() {
             0 => None,

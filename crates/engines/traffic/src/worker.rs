@@ -15,7 +15,7 @@ use wb_port::{
 
 use crate::{
     Clock, CounterValues, Receiver, ReceiverOutcome, Sender, SenderOutcome, SharedCounters,
-    TrafficControl, control::ShownFlows, sender::Progress,
+    TrafficControl, sender::Progress,
 };
 
 /// Maximum wake-up delay of a sleep: a worker is awake this long before a departure.
@@ -474,16 +474,23 @@ impl<T: TxQueue, R: RxQueue, C: Clock> WorkerRun<'_, T, R, C> {
         }
     }
 
-    /// Publishes latencies and flows. Returns false if a reader held a lock.
+    /// Publishes latencies, flows and streams. Returns false if a reader held a lock.
     fn show_times_and_flows(&self) -> bool {
-        let Some(receiver) = &self.receiver else {
-            return true;
+        let streams = &self.shared.streams;
+        let is_shown = match (&self.sender, &self.sent) {
+            (Some(sender), _) => streams.try_publish(sender.stream_counts()),
+            (None, Some(outcome)) => streams.try_publish(outcome.stream_counts()),
+            (None, None) => true,
         };
-        let shown = &self.shared.latency;
-        self.shared
-            .flows
-            .try_publish(receiver.first_flows(ShownFlows::MOST))
-            && shown.show(|outline| receiver.latencies().for_each(|l| outline.add(l)))
+        let (shown, flows) = (&self.shared.latency, &self.shared.flows);
+        is_shown
+            && match &self.receiver {
+                None => shown.show(|_| {}),
+                Some(receiver) => {
+                    flows.try_publish(receiver.first_flows(flows.wanted()))
+                        && shown.show(|outline| receiver.latencies().for_each(|l| outline.add(l)))
+                }
+            }
     }
 
     fn conclude(mut self, fault: Option<PortError>) -> WorkerOutcome {

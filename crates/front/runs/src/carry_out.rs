@@ -19,7 +19,7 @@ use wb_render::metrics::Seen;
 use wb_session::{End, Environment, Extras, Finished, Observer, StartError, View, prepare};
 
 use crate::{
-    runs::{Run, Settings},
+    runs::{JobsSoFar, Run, Settings},
     store::{EventFile, KeyFigure, RunEnd, RunState},
 };
 
@@ -266,6 +266,11 @@ fn publish(run: &Run, arrivals: &Receiver<News>, waiting: &AtomicUsize) -> Optio
                 if let Ok(text) = serde_json::to_string(&snapshot) {
                     add(run, &mut events, "snapshot", &text);
                 }
+                run.show_jobs(JobsSoFar {
+                    elapsed_ns: snapshot.elapsed_ns,
+                    phase: snapshot.phase,
+                    jobs: Arc::new(so_far.jobs.clone()),
+                });
                 run.show(Seen {
                     figures,
                     snapshot: Some(*snapshot),

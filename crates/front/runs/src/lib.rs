@@ -18,5 +18,5 @@ pub use concerns::{Concern, concerns};
 pub use feed::{Batch, Feed, NumberedEvent};
 pub use grants::Grants;
 pub use ports::{HeldPort, Holder};
-pub use runs::{Refusal, Run, RunRequest, Runs, Settings};
+pub use runs::{JobsSoFar, Refusal, Run, RunRequest, Runs, Settings};
 pub use store::{KeyFigure, RunEnd, RunMeta, RunState, Store, StoreError, Tone};

@@ -1,7 +1,7 @@
 //! The current runs of a program: started, queued, stopped.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     path::PathBuf,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
@@ -21,8 +21,8 @@ use wb_machine::{
     runs::Listed,
 };
 use wb_model::{
-    Plan, PlanError, Report, bench::SuitePlan, plan::Procedure, powers::PowerUse,
-    timeline::Timeline,
+    Phase, Plan, PlanError, Report, bench::SuitePlan, plan::Procedure, powers::PowerUse,
+    report::JobReport, timeline::Timeline,
 };
 use wb_render::metrics::Seen;
 use wb_session::{PortHint, Signals, Steer, Steering};
@@ -46,6 +46,8 @@ const MOST_QUEUED: usize = 100;
 const LEAST_FREE: u64 = 1 << 30;
 /// Time for which the figures of an ended run are still shown, so that each reader sees the last ones.
 const RECENT: Duration = Duration::from_secs(60);
+/// One second in ns.
+const SECOND_NS: u64 = 1_000_000_000;
 /// SIGINT, as which a run takes a request to stop.
 const INTERRUPT: i32 = 2;
 
@@ -141,6 +143,8 @@ pub struct Run {
     seen: Mutex<Arc<Seen>>,
     /// The report so far, without its timeline.
     so_far: Mutex<Option<Arc<Report>>>,
+    /// Frames of jobs and streams within the last second, and the last ones before.
+    jobs: Mutex<VecDeque<JobsSoFar>>,
     plan: Mutex<Arc<Plan>>,
     /// The report, if it could not be stored.
     report: Mutex<Option<Arc<Report>>>,
@@ -150,6 +154,17 @@ pub struct Run {
     steered: AtomicBool,
     /// Lets `wirebench ls` find the run until it has ended.
     listed: Mutex<Option<Listed>>,
+}
+
+/// Frames of the jobs of a run at a moment.
+#[derive(Clone, Debug)]
+pub struct JobsSoFar {
+    /// Time since the start of the run, in ns.
+    pub elapsed_ns: u64,
+    /// Phase of the run.
+    pub phase: Phase,
+    /// Jobs with their streams.
+    pub jobs: Arc<Vec<JobReport>>,
 }
 
 /// Figures of a run over time. They are copied on request only.
@@ -236,6 +251,23 @@ impl Run {
     #[must_use]
     pub fn can_be_steered(&self) -> bool {
         Steering::is_followed_by(&self.plan())
+    }
+
+    pub(crate) fn show_jobs(&self, now: JobsSoFar) {
+        let mut jobs = lock(&self.jobs);
+        let is_old = |at: &JobsSoFar| now.elapsed_ns.saturating_sub(at.elapsed_ns) >= SECOND_NS;
+        // The newest of those that are a second old is the base of rates.
+        while jobs.get(1).is_some_and(is_old) {
+            jobs.pop_front();
+        }
+        jobs.push_back(now);
+    }
+
+    /// Frames of jobs and streams so far, the newest last. The first figures are about a second older, or those of the
+    /// first interval.
+    #[must_use]
+    pub fn jobs(&self) -> Vec<JobsSoFar> {
+        lock(&self.jobs).iter().cloned().collect()
     }
 
     pub(crate) fn was_steered(&self) -> bool {
@@ -696,6 +728,7 @@ impl Inner {
             meta: Mutex::new(meta),
             seen: Mutex::default(),
             so_far: Mutex::default(),
+            jobs: Mutex::default(),
             plan: Mutex::new(Arc::new(plan.clone())),
             report: Mutex::default(),
             started: Mutex::default(),

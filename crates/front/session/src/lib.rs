@@ -29,6 +29,7 @@ pub use wb_engine::{
     input,
     opening::{Environment, PortHint},
     signals::{Signals, mind_suspension, survive_file_limit},
+    stations::{Station, Stations},
     steering::{Steer, Steering},
 };
 pub use wb_http::engine::Scripts;

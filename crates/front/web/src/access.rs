@@ -12,7 +12,7 @@ use axum::{
     Extension, Json,
     body::{Body, Bytes, to_bytes},
     extract::{ConnectInfo, Request, State, rejection::BytesRejection},
-    http::{HeaderMap, Method, StatusCode, header},
+    http::{HeaderMap, Method, StatusCode, header, request::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -31,7 +31,7 @@ const MOST_FAILURES: u32 = 10;
 /// Time after which the failures of an address are forgotten.
 const WINDOW: Duration = Duration::from_secs(60);
 /// Maximum size of a body, in bytes.
-const MOST_BODY: usize = 64 << 20;
+pub(crate) const MOST_BODY: usize = 64 << 20;
 /// Maximum size of a body from a client that is not known, in bytes.
 const MOST_PUBLIC_BODY: usize = 64 << 10;
 /// Name of the cookie that has the token of a browser.
@@ -133,6 +133,16 @@ impl Access {
         let token = random_token()?;
         *lock(&guarded.once) = Some(digest_of(token.as_bytes()));
         Ok(Some(token))
+    }
+
+    /// Permission of the client that makes a request.
+    pub(crate) fn ticket(&self, parts: &Parts) -> Result<Ticket, ApiError> {
+        let from = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+        let from = from.map(|ConnectInfo(address)| address.ip());
+        let changes = !matches!(parts.method, Method::GET | Method::HEAD);
+        let certificate = parts.extensions.get::<HasCertificate>();
+        let has_certificate = certificate.is_some_and(|HasCertificate(known)| *known);
+        self.admit(&parts.headers, changes, from, has_certificate)
     }
 
     /// Permission of a client.
@@ -290,12 +300,7 @@ pub(crate) async fn require(
     let most = match least {
         None => MOST_PUBLIC_BODY,
         Some(least) => {
-            let from = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-            let from = from.map(|ConnectInfo(address)| address.ip());
-            let changes = !matches!(parts.method, Method::GET | Method::HEAD);
-            let certificate = parts.extensions.get::<HasCertificate>();
-            let has_certificate = certificate.is_some_and(|HasCertificate(known)| *known);
-            match access.admit(&parts.headers, changes, from, has_certificate) {
+            match access.ticket(&parts) {
                 Ok(ticket) if ticket.role >= least => parts.extensions.insert(ticket),
                 Ok(ticket) => return too_low(least, ticket.role).into_response(),
                 Err(error) => {
@@ -306,20 +311,29 @@ pub(crate) async fn require(
             MOST_BODY
         }
     };
+    match read_body(body, most).await {
+        Ok(body) => {
+            parts.extensions.insert(access);
+            next.run(Request::from_parts(parts, body)).await
+        }
+        Err(error) => error.into_response(),
+    }
+}
+
+/// Reads a body of at most this number of bytes, in limited time.
+pub(crate) async fn read_body(body: Body, most: usize) -> Result<Body, ApiError> {
     let read = tokio::time::timeout(PATIENCE, to_bytes(body, most)).await;
-    let body = match read {
-        Ok(Ok(body)) => body,
+    match read {
+        Ok(Ok(body)) => Ok(Body::from(body)),
         Ok(Err(_)) => {
             let what = format!("the body is larger than {most} bytes, or ends too soon");
-            return ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, what).into_response();
+            Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, what))
         }
         Err(_) => {
             let what = "the body did not arrive in time";
-            return ApiError::new(StatusCode::REQUEST_TIMEOUT, what).into_response();
+            Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, what))
         }
-    };
-    parts.extensions.insert(access);
-    next.run(Request::from_parts(parts, Body::from(body))).await
+    }
 }
 
 fn too_low(least: Role, own: Role) -> ApiError {

@@ -72,6 +72,11 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     }
 
+    /// HTTP status.
+    pub(crate) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// Adds a problem.
     pub(crate) fn at(mut self, place: impl Into<String>, what: impl Into<String>) -> Self {
         self.body.problems.push(Problem {

@@ -82,12 +82,23 @@ fn check_headers(reach: Reach, method: &Method, headers: &HeaderMap) -> Result<(
     Ok(())
 }
 
-/// Returns true for a Host header with a name or address of this host.
-fn is_loopback(host: &str) -> bool {
+/// The name or address in a Host header, without the port.
+fn name_in(host: &str) -> &str {
     let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
+        Some(rest) => rest.split(']').next(),
+        None => host.split(':').next(),
     };
+    name.unwrap_or_default()
+}
+
+/// Returns true for a Host header with an address.
+pub(crate) fn is_address(host: &str) -> bool {
+    name_in(host).parse::<std::net::IpAddr>().is_ok()
+}
+
+/// Returns true for a Host header with a name or address of this host.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    let name = name_in(host);
     let is_address = |address: std::net::IpAddr| address.is_loopback();
     name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(is_address)
 }

@@ -11,6 +11,7 @@ mod events;
 mod guard;
 mod host;
 mod openapi;
+mod otg;
 mod page;
 mod routes;
 mod runs;
@@ -19,6 +20,7 @@ mod tls;
 mod tokens;
 
 pub use openapi::document as openapi;
+pub use otg::ClientNetwork;
 pub use server::{Encryption, Listen, ServeError, Server};
 pub use tls::CertificateFiles;
 pub use tokens::{Role, TokenEntry, TokenFile, lifetime};

@@ -15,7 +15,7 @@ use wb_runs::RunMeta;
 use crate::{
     access::{self, Access},
     answer::ApiError,
-    guard, host, openapi, page,
+    guard, host, openapi, otg, page,
     runs::{self, App},
     tokens::Role,
 };
@@ -439,6 +439,7 @@ pub(crate) fn router(app: App, reach: guard::Reach, access: &Access) -> Router {
         router = router.route(route.path, handler);
     }
     router
+        .merge(otg::router(&app.otg, access))
         .fallback(async || ApiError::unknown("path"))
         .method_not_allowed_fallback(async || {
             ApiError::new(

@@ -37,6 +37,7 @@ use crate::{
     answer::{ApiError, ApiResult, blocking},
     events::EventStream,
     host,
+    otg::{ClientNetwork, Otg},
     page::Views,
     tokens::{Role, TokenFile, digest_of},
 };
@@ -63,6 +64,7 @@ pub(crate) struct App {
     pub(crate) is_encrypted: bool,
     /// Views of current runs, with the number of the event after which they were made.
     pub(crate) views: Views,
+    pub(crate) otg: Otg,
     /// Runs by the `Idempotency-Key` of their requests.
     keys: Arc<Mutex<BTreeMap<String, KnownKey>>>,
 }
@@ -76,8 +78,14 @@ struct KnownKey {
 }
 
 impl App {
-    pub(crate) fn new(runs: Runs, tokens: TokenFile, is_encrypted: bool) -> Self {
+    pub(crate) fn new(
+        runs: Runs,
+        tokens: TokenFile,
+        is_encrypted: bool,
+        otg_open: Vec<ClientNetwork>,
+    ) -> Self {
         Self {
+            otg: Otg::new(runs.clone(), otg_open),
             runs,
             tokens,
             is_encrypted,

@@ -26,6 +26,7 @@ use wb_runs::{Runs, Settings, StoreError};
 use crate::{
     access::Access,
     guard::Reach,
+    otg::ClientNetwork,
     routes::router,
     runs::App,
     tls::{Acceptor, CertificateFiles},
@@ -54,6 +55,8 @@ pub struct Listen {
     pub encryption: Encryption,
     /// Certificate (PEM) of the authority whose certificates replace tokens with the role `run`.
     pub authority: Option<PathBuf>,
+    /// Networks whose OTG clients need no token.
+    pub otg_open: Vec<ClientNetwork>,
 }
 
 /// Encryption of connections.
@@ -161,7 +164,8 @@ impl Server {
             socket,
         };
         let tokens = TokenFile::new(&state);
-        let app = App::new(runs, tokens.clone(), tls.is_some());
+        let otg_open = listen.otg_open.clone();
+        let app = App::new(runs, tokens.clone(), tls.is_some(), otg_open);
         let (access, reach) = match listen.authenticates {
             true => (Access::by_tokens(tokens), Reach::Authenticated),
             false => (Access::Open, Reach::Open),

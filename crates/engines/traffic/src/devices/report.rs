@@ -84,6 +84,7 @@ fn stream(job: &DeviceJob, device: &DeviceOutcome) -> StreamReport {
         first_flow: 0,
         flows: job.settings.flows.max(1),
         totals: sent(device),
+        ..StreamReport::default()
     }
 }
 

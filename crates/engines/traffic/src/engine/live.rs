@@ -54,6 +54,7 @@ fn reason(error: &StartError) -> String {
 fn not_accounted(stream: &Stream) -> Option<&'static str> {
     match stream.tag {
         _ if stream.replay.is_some() => Some("frames of a replay have no tag of this run"),
+        _ if stream.headers.is_some() => Some("tags behind given headers are found in user space"),
         TagKind::None => Some("frames without a tag cannot be identified"),
         TagKind::Pktgen => Some("only frames with the wirebench tag can be counted in the kernel"),
         TagKind::Wirebench => None,

@@ -2,7 +2,7 @@
 
 use crate::{CounterValues, PKTGEN_FLOW, SenderOutcome, WorkerOutcome};
 use wb_figures::text::time_ns;
-use wb_measure::{Account, FlowOutages, Measurement, Outages, SentFrames};
+use wb_measure::{Account, FlowOutages, FlowStats, Measurement, Outages, SentFrames};
 use wb_model::{
     Driver, JobKind, Lateness, LatenessReport, Limit, LimitedBy, Limiter, Proto, Stream, Summary,
     Totals, counted,
@@ -84,7 +84,7 @@ fn sent(run: &Traffic, index: usize) -> (Totals, Vec<StreamReport>, Vec<(u32, u6
             first_flow: run.flows.shown(s.first_flow),
             flows: s.flows,
             path: path.clone(),
-            totals: Totals::default(),
+            ..StreamReport::default()
         })
         .collect();
     // The flows of the streams are consecutive, so an index replaces a map.
@@ -408,6 +408,7 @@ fn stream_of(direction: &Direction, flow: u32) -> Option<String> {
 fn received_of_streams(
     direction: &Direction,
     accounts: &[(u32, Account)],
+    seen: &[FlowStats],
     streams: &mut [StreamReport],
 ) {
     for (report, spec) in streams.iter_mut().zip(&direction.streams) {
@@ -420,7 +421,29 @@ fn received_of_streams(
         report.totals.received_frames = sum(|a| a.received);
         report.totals.duplicate_frames = sum(|a| a.duplicate);
         report.totals.lost_frames = sum(|a| a.lost);
+        let place = |flow: u32| seen.partition_point(|own| own.flow < flow);
+        let own = &seen[place(spec.first_flow)..place(spec.first_flow + spec.flows)];
+        add_times(report, own.iter());
+        report.totals.received_octets = Some(own.iter().map(|flow| flow.octets).sum());
     }
+}
+
+/// Adds latency and receive times of the flows of a stream.
+#[allow(clippy::cast_precision_loss)]
+fn add_times<'a>(report: &mut StreamReport, flows: impl Iterator<Item = &'a FlowStats> + Clone) {
+    let latencies = || flows.clone().map(|flow| flow.latency);
+    let samples = latencies().map(|l| l.samples).sum();
+    let sum: u128 = latencies().map(|l| l.sum).sum();
+    let signed = |ns: u64| i64::try_from(ns).ok();
+    report.latency_ns = Summary {
+        samples,
+        min: latencies().filter_map(|l| l.min).min().and_then(signed),
+        mean: (samples > 0).then(|| sum as f64 / samples as f64),
+        max: latencies().filter_map(|l| l.max).max().and_then(signed),
+        ..Summary::default()
+    };
+    report.first_rx_ns = flows.clone().filter_map(|flow| flow.first_rx_ns).min();
+    report.last_rx_ns = flows.filter_map(|flow| flow.last_rx_ns).max();
 }
 
 /// Settles the receiving side of a direction against the offered frames. Returns the totals and the number of flows
@@ -453,7 +476,7 @@ fn received(
         accounts.retain(|(flow, _)| stats(*flow).is_some_and(|seen| seen.received > 0));
     }
     if sends {
-        received_of_streams(direction, &accounts, streams);
+        received_of_streams(direction, &accounts, &m.flows, streams);
     }
     let omitted = accounts.len().saturating_sub(LISTED_FLOWS);
     if omitted > 0 {
@@ -1001,6 +1024,7 @@ pub(super) fn fill(run: &Traffic, part: &mut Part<'_>) {
             tx: name_of(direction.tx),
             rx: name_of(direction.rx),
             totals,
+            streams: streams_so_far(run, index),
             ..JobReport::default()
         }
     });
@@ -1013,6 +1037,50 @@ pub(super) fn fill(run: &Traffic, part: &mut Part<'_>) {
         outages,
         ..OutageReport::default()
     });
+}
+
+/// Streams so far of a direction, as of the last figures that the workers published.
+fn streams_so_far(run: &Traffic, index: usize) -> Vec<StreamReport> {
+    let direction = &run.directions[index];
+    let mut streams: Vec<StreamReport> = direction
+        .streams
+        .iter()
+        .map(|spec| StreamReport {
+            name: spec.name.clone(),
+            first_flow: run.flows.shown(spec.first_flow),
+            flows: spec.flows,
+            ..StreamReport::default()
+        })
+        .collect();
+    for slot in run.slots.iter().filter(|s| s.sends == Some(index)) {
+        let sent = slot.shared.streams.read();
+        for (report, (frames, octets)) in streams.iter_mut().zip(sent.iter()) {
+            report.totals = report.totals.plus(&Totals {
+                offered_frames: Some(*frames),
+                offered_octets: Some(*octets),
+                ..Totals::default()
+            });
+        }
+    }
+    let mut seen: Vec<FlowStats> = Vec::new();
+    for slot in run.slots.iter().filter(|s| s.receives == Some(index)) {
+        seen.extend(slot.shared.flows.read().iter().cloned());
+    }
+    seen.sort_unstable_by_key(|flow| flow.flow);
+    for (report, spec) in streams.iter_mut().zip(&direction.streams) {
+        let place = |flow: u32| seen.partition_point(|own| own.flow < flow);
+        let own = &seen[place(spec.first_flow)..place(spec.first_flow + spec.flows)];
+        // Only the first flows are published during a run.
+        if own.len() < spec.flows as usize || !is_tagged(&spec.stream) {
+            continue;
+        }
+        let sum = |of: fn(&FlowStats) -> u64| Some(own.iter().map(of).sum());
+        report.totals.received_frames = sum(|flow| flow.received);
+        report.totals.received_octets = sum(|flow| flow.octets);
+        report.totals.duplicate_frames = sum(|flow| flow.duplicates);
+        add_times(report, own.iter());
+    }
+    streams
 }
 
 /// Counts so far of a direction: frames, and outages that have ended. Frames may be in flight, so none is lost yet.

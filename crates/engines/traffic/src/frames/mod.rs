@@ -24,7 +24,7 @@ use wb_model::vary::Field;
 use wb_model::{Proto, TagKind};
 use wb_port::Slot;
 use wb_wire::checksum::{self, finish, fold};
-use wb_wire::{PktgenTag, SplitMix64, Tag};
+use wb_wire::{ChecksumField, PktgenTag, SplitMix64, Tag};
 
 use crate::modify::{Modifier, WorkerShare};
 use crate::{CompileError, StreamSpec};
@@ -127,6 +127,8 @@ pub(crate) struct StreamFrames {
     ip_checksum: Option<usize>,
     l4_checksum: Option<usize>,
     udp: bool,
+    /// Checksums of given headers, for each template; empty without such headers.
+    derived: Box<[Box<[ChecksumField]>]>,
 }
 
 /// Parameters for building frames, in addition to the stream.
@@ -168,7 +170,8 @@ impl StreamFrames {
             TagKind::Pktgen => PktgenTag::LEN,
             TagKind::None => 0,
         };
-        let tag_at = stack.min_len();
+        let given = stream.headers.as_ref().map_or(&[][..], |bytes| &bytes.0);
+        let tag_at = stack.min_len() + given.len();
         let header_len = tag_at + tag_len;
         check_sizes(spec, &sizes, header_len, build.capacity)?;
 
@@ -216,9 +219,15 @@ impl StreamFrames {
         }
         let mut templates = Vec::with_capacity(sizes.len());
         let mut headers = Vec::with_capacity(sizes.len() * header_len);
+        let mut derived = Vec::new();
         for size in &sizes {
             let (mut frame, layout) = stack.build_with_layout(size.len_without_fcs());
+            frame[tag_at - given.len()..tag_at].copy_from_slice(given);
             frame[header_len..].copy_from_slice(&payload[..size.len_without_fcs() - header_len]);
+            if !given.is_empty() {
+                let fields = wb_wire::derive(&mut frame, tag_at).into_iter();
+                derived.push(fields.filter(|field| free(&field.at())).collect());
+            }
             frame[tag_at..header_len].fill(0);
             slots().for_each(|slot| slot.clear(&mut frame));
             write_magic(build.tag, &mut frame[tag_at..header_len]);
@@ -258,6 +267,7 @@ impl StreamFrames {
             ip_checksum: ip_checksum.filter(|_| ip_moves),
             l4_checksum: l4_checksum.filter(|_| l4_moves),
             udp,
+            derived: derived.into(),
         })
     }
 
@@ -307,6 +317,9 @@ impl StreamFrames {
             }
             TagKind::None => {}
         }
+        if let Some(fields) = self.derived.get(index) {
+            fields.iter().for_each(|field| field.write(frame));
+        }
         if let Some(at) = self.ip_checksum {
             frame[at..at + 2].copy_from_slice(&finish(sums.ip).to_be_bytes());
         }
@@ -337,6 +350,11 @@ impl StreamFrames {
     /// The flow in the tag of a frame, read at the tag position of these frames.
     pub(crate) fn flow_of(&self, frame: &[u8]) -> Option<u32> {
         Tag::read(frame.get(self.tag_at..)?).map(|tag| tag.flow)
+    }
+
+    /// Returns true if checksums of given headers are computed for each frame.
+    pub(crate) fn derives_checksums(&self) -> bool {
+        self.derived.iter().any(|fields| !fields.is_empty())
     }
 
     /// Returns true if a frame has a pktgen header at the tag position of these frames.

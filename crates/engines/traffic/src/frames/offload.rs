@@ -16,6 +16,9 @@ impl StreamFrames {
         if self.tag == TagKind::Pktgen {
             return Err("frames with a pktgen tag have one sequence over all flows");
         }
+        if self.derives_checksums() {
+            return Err("checksums of given headers are computed in user space");
+        }
         let slots = self.fields.iter().map(|f| &f.0);
         let ends = slots
             .chain(self.tuple.iter().map(|f| &f.at))

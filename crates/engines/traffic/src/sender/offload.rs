@@ -180,6 +180,10 @@ impl OffloadedSender {
         self.sender.sleep_until(mono_ns);
     }
 
+    pub(crate) fn stream_counts(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.sender.stream_counts()
+    }
+
     pub(crate) fn progress(&self) -> super::Progress {
         self.sender.progress(0)
     }

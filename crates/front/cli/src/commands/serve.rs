@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use wb_runs::{Grants, Settings};
 use wb_session::Signals;
-use wb_web::{CertificateFiles, Encryption, Listen, Server, TokenFile};
+use wb_web::{CertificateFiles, ClientNetwork, Encryption, Listen, Server, TokenFile};
 
 use crate::{args::count_in, run::lab_hints, say::say};
 
@@ -46,6 +46,9 @@ pub(crate) struct ServeArgs {
     /// Ports that plans may use, `NODE/IF` or `IF` with `*` and `?` (default: all).
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     ports: Vec<String>,
+    /// Networks whose Open Traffic Generator clients need no token, as clients of this host do (docs/otg.md).
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    otg_open: Vec<ClientNetwork>,
     /// Number of ended runs to keep.
     #[arg(long, value_name = "N", default_value = "1000", value_parser = count_in::<usize>(1..))]
     keep: usize,
@@ -78,6 +81,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<u8> {
         authenticates: !args.no_auth,
         encryption,
         authority: args.tls_client_ca.clone(),
+        otg_open: args.otg_open.clone(),
     };
     let server = Server::start(&listen, settings)?;
     let url = server.url().context("cannot make a token")?;

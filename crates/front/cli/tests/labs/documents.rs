@@ -694,6 +694,7 @@ pages! {
     report: "report.md",
     screen: "screen.md",
     serve: "serve.md",
+    otg: "otg.md",
     stat: "stat.md",
     alone_tester_or_device: "tester-or-device.md",
 }

@@ -1,0 +1,278 @@
+//! Answers: metrics, states, warnings and the version.
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    config::PortConfig,
+    flow::{Flow, LatencyMode, layer1_bits},
+};
+
+/// Range of client versions that this server works with, in a form that all clients can read.
+const CLIENTS: &str = ">=1.0.0,<2.0.0";
+/// Version of the models that this server follows.
+const MODELS: &str = "1.61.0";
+
+/// Transmit state of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transmit {
+    /// It sends.
+    Started,
+    /// It does not send.
+    #[default]
+    Stopped,
+}
+
+impl Transmit {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// Latency of a flow in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LatencyFigures {
+    /// Smallest.
+    pub min: f64,
+    /// Mean.
+    pub mean: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// Figures of a flow since its last start.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FlowFigures {
+    /// Transmit state.
+    pub transmit: Transmit,
+    /// Sent frames.
+    pub frames_tx: u64,
+    /// Octets of sent frames, with FCS.
+    pub bytes_tx: u64,
+    /// Sent frames that should have arrived by now.
+    pub due_frames: u64,
+    /// Received frames, with duplicates.
+    pub frames_rx: u64,
+    /// Octets of received frames, with FCS.
+    pub bytes_rx: u64,
+    /// Duplicates among the received frames.
+    pub duplicates: u64,
+    /// Sent frames per second.
+    pub tx_pps: f64,
+    /// Received frames per second.
+    pub rx_pps: f64,
+    /// Receive time of the first frame, in ns since 1970.
+    pub first_ns: Option<u64>,
+    /// Receive time of the last frame.
+    pub last_ns: Option<u64>,
+    /// Latency, from the handover of a frame to its arrival.
+    pub latency: Option<LatencyFigures>,
+}
+
+/// Figures of a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PortFigures {
+    /// True if the link is up.
+    pub is_up: bool,
+    /// True if frames are captured.
+    pub captures: bool,
+    /// True if flows are sent.
+    pub transmits: bool,
+    /// Sent frames.
+    pub frames_tx: u64,
+    /// Received frames.
+    pub frames_rx: u64,
+    /// Octets of sent frames, with FCS.
+    pub bytes_tx: u64,
+    /// Octets of received frames, with FCS.
+    pub bytes_rx: u64,
+    /// Sent frames per second.
+    pub tx_pps: f64,
+    /// Received frames per second.
+    pub rx_pps: f64,
+    /// Octets sent per second.
+    pub tx_rate: f64,
+    /// Octets received per second.
+    pub rx_rate: f64,
+}
+
+fn rounded(value: f64) -> Value {
+    json!((value * 1000.0).round() / 1000.0)
+}
+
+fn selected(row: Map<String, Value>, keys: &[&str], columns: &[String]) -> Value {
+    let wanted =
+        |key: &String| columns.is_empty() || keys.contains(&key.as_str()) || columns.contains(key);
+    Value::Object(row.into_iter().filter(|(key, _)| wanted(key)).collect())
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn ratio(whole: u64, parts: u64) -> f64 {
+    match parts {
+        0 => 0.0,
+        parts => whole as f64 / parts as f64,
+    }
+}
+
+/// The row of a flow.
+#[allow(clippy::cast_precision_loss)]
+fn flow_row(flow: &Flow, figures: &FlowFigures, speed: Option<u64>) -> Map<String, Value> {
+    let mut row = Map::new();
+    let mut put = |key: &str, value: Value| {
+        row.insert(key.to_owned(), value);
+    };
+    put("name", json!(flow.name));
+    put("port_tx", json!(flow.tx));
+    let only = (flow.rx.len() == 1).then(|| flow.rx[0].as_str());
+    put("port_rx", json!(only.unwrap_or_default()));
+    put("transmit", json!(figures.transmit.name()));
+    put("frames_tx", json!(figures.frames_tx.to_string()));
+    put("bytes_tx", json!(figures.bytes_tx.to_string()));
+    let size = ratio(figures.bytes_tx, figures.frames_tx);
+    let mut rates = |side: &str, pps: f64, size: f64| {
+        let bytes = pps * size;
+        put(&format!("frames_{side}_rate"), rounded(pps));
+        put(
+            &format!("{side}_l1_rate_bps"),
+            rounded(pps * layer1_bits(size)),
+        );
+        put(&format!("{side}_rate_bytes"), rounded(bytes));
+        put(&format!("{side}_rate_bps"), rounded(bytes * 8.0));
+        put(&format!("{side}_rate_kbps"), rounded(bytes * 8e-3));
+        put(&format!("{side}_rate_mbps"), rounded(bytes * 8e-6));
+    };
+    rates("tx", figures.tx_pps, size);
+    if !flow.has_metrics || flow.rx.is_empty() {
+        return row;
+    }
+    rates(
+        "rx",
+        figures.rx_pps,
+        ratio(figures.bytes_rx, figures.frames_rx),
+    );
+    put("frames_rx", json!(figures.frames_rx.to_string()));
+    put("bytes_rx", json!(figures.bytes_rx.to_string()));
+    if flow.has_loss {
+        let ratio = flow.ratio.unwrap_or(flow.rx.len() as f64);
+        let expected = figures.due_frames as f64 * ratio;
+        let distinct = figures.frames_rx.saturating_sub(figures.duplicates) as f64;
+        let lost = (expected - distinct).max(0.0);
+        let share = if expected > 0.0 { lost / expected } else { 0.0 };
+        put("loss", json!(share * 100.0));
+    }
+    if flow.has_timestamps
+        && let (Some(first), Some(last)) = (figures.first_ns, figures.last_ns)
+    {
+        let times = json!({ "first_timestamp_ns": first, "last_timestamp_ns": last });
+        put("timestamps", times);
+    }
+    if let (Some(mode), Some(latency)) = (flow.latency, figures.latency) {
+        // A frame is stamped when it is handed over and when it has arrived.
+        let serialisation = speed.map_or(0.0, |speed| (size + 8.0) * 8e9 / speed as f64);
+        let shift = match mode {
+            LatencyMode::StoreForward => 0.0,
+            LatencyMode::CutThrough => serialisation,
+        };
+        let ns = |value: f64| rounded(value + shift);
+        let latency = json!({
+            "minimum_ns": ns(latency.min), "average_ns": ns(latency.mean), "maximum_ns": ns(latency.max),
+        });
+        put("latency", latency);
+    }
+    row
+}
+
+/// The answer with these flows. `columns` selects fields; empty: all.
+#[must_use]
+pub fn flow_metrics(rows: &[(&Flow, FlowFigures, Option<u64>)], columns: &[String]) -> Value {
+    let keys = ["name", "port_tx", "port_rx"];
+    let rows = rows
+        .iter()
+        .map(|(flow, figures, speed)| selected(flow_row(flow, figures, *speed), &keys, columns));
+    json!({ "choice": "flow_metrics", "flow_metrics": rows.collect::<Vec<_>>() })
+}
+
+/// The answer with these ports. `columns` selects fields; empty: all.
+#[must_use]
+pub fn port_metrics(rows: &[(&PortConfig, PortFigures)], columns: &[String]) -> Value {
+    let row = |port: &PortConfig, figures: &PortFigures| {
+        let word = |is_on| if is_on { "started" } else { "stopped" };
+        let row = json!({
+            "name": port.name,
+            "location": port.location,
+            "link": if figures.is_up { "up" } else { "down" },
+            "capture": word(figures.captures),
+            "transmit": word(figures.transmits),
+            "frames_tx": figures.frames_tx.to_string(),
+            "frames_rx": figures.frames_rx.to_string(),
+            "bytes_tx": figures.bytes_tx.to_string(),
+            "bytes_rx": figures.bytes_rx.to_string(),
+            "frames_tx_rate": rounded(figures.tx_pps),
+            "frames_rx_rate": rounded(figures.rx_pps),
+            "bytes_tx_rate": rounded(figures.tx_rate),
+            "bytes_rx_rate": rounded(figures.rx_rate),
+        });
+        let Value::Object(mut row) = row else {
+            return Value::Null;
+        };
+        if let Some(speed) = port.speed {
+            // In kilobytes per second.
+            row.insert("speed".to_owned(), json!((speed / 8000).to_string()));
+        }
+        selected(row, &["name"], columns)
+    };
+    let rows: Vec<Value> = rows
+        .iter()
+        .map(|(port, figures)| row(port, figures))
+        .collect();
+    json!({ "choice": "port_metrics", "port_metrics": rows })
+}
+
+/// Neighbour of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NeighbourEntry {
+    /// Name of the Ethernet interface of the device.
+    pub ethernet: String,
+    /// Address of the neighbour.
+    pub address: std::net::IpAddr,
+    /// Its hardware address, if it is known.
+    pub mac: Option<[u8; 6]>,
+}
+
+/// The answer with these neighbours.
+#[must_use]
+pub fn neighbours(entries: &[NeighbourEntry], is_ipv6: bool) -> Value {
+    let (choice, key) = match is_ipv6 {
+        true => ("ipv6_neighbors", "ipv6_address"),
+        false => ("ipv4_neighbors", "ipv4_address"),
+    };
+    let row = |entry: &NeighbourEntry| {
+        let mut row = Map::new();
+        row.insert("ethernet_name".to_owned(), json!(entry.ethernet));
+        row.insert(key.to_owned(), json!(entry.address.to_string()));
+        if let Some(mac) = entry.mac {
+            let mac = wb_model::units::Mac(mac).to_string();
+            row.insert("link_layer_address".to_owned(), json!(mac));
+        }
+        Value::Object(row)
+    };
+    let rows: Vec<Value> = entries.iter().map(row).collect();
+    json!({ "choice": choice, choice: rows })
+}
+
+/// The answer to a change.
+#[must_use]
+pub fn warnings(warnings: &[String]) -> Value {
+    match warnings.is_empty() {
+        true => json!({}),
+        false => json!({ "warnings": warnings }),
+    }
+}
+
+/// The answer to a request for the version.
+#[must_use]
+pub fn version(app: &str) -> Value {
+    json!({ "api_spec_version": CLIENTS, "sdk_version": MODELS, "app_version": app })
+}

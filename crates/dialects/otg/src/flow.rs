@@ -1,0 +1,655 @@
+//! Flows: endpoints, sizes, rates, durations, payloads and metrics.
+
+use std::net::IpAddr;
+
+use wb_model::{
+    Proto, Stream, TagKind,
+    plan::HexBytes,
+    units::{FrameSize, Mac, Rate, Rational, SizeModel, Span, WIRE_OVERHEAD},
+};
+
+use crate::{
+    config::{Names, PortConfig},
+    device::{DeviceAddress, DeviceEthernet},
+    packet::{Packet, hex, read_packet},
+    reader::Node,
+};
+
+/// Length of the test tag in bytes.
+const TAG: usize = 18;
+const FCS: usize = 4;
+
+/// Latency that a flow measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LatencyMode {
+    /// From the last bit out to the first bit in.
+    StoreForward,
+    /// From the first bit out to the first bit in.
+    CutThrough,
+}
+
+/// Flow of a configuration.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// Name.
+    pub name: String,
+    /// Place in the configuration.
+    pub path: String,
+    /// Name of the sending port.
+    pub tx: String,
+    /// Names of the receiving ports.
+    pub rx: Vec<String>,
+    /// Number of frames that it sends; none for a flow without an end.
+    pub count: Option<u64>,
+    /// Streams that send it, with the devices whose neighbour is their destination.
+    pub streams: Vec<(Stream, Option<Neighbour>)>,
+    /// True if its metrics are shown.
+    pub has_metrics: bool,
+    /// True if they have the loss.
+    pub has_loss: bool,
+    /// True if they have the times of the first and the last frame.
+    pub has_timestamps: bool,
+    /// Latency in its metrics.
+    pub latency: Option<LatencyMode>,
+    /// Expected received frames for each sent one; none for one for each receiving port.
+    pub ratio: Option<f64>,
+}
+
+/// Neighbour of a device, to which a stream sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Name of the Ethernet interface of the device.
+    pub ethernet: String,
+    /// Address of the neighbour.
+    pub address: IpAddr,
+}
+
+/// Context of flows.
+pub(crate) struct FlowReader<'c> {
+    pub(crate) ports: &'c [PortConfig],
+    pub(crate) ethernets: &'c [DeviceEthernet],
+    pub(crate) seed: u64,
+}
+
+/// Endpoints of a flow.
+#[derive(Default)]
+struct Endpoints<'c> {
+    tx: String,
+    rx: Vec<String>,
+    /// Sending devices, one for each pair of endpoints.
+    devices: Vec<(&'c DeviceEthernet, Option<&'c DeviceAddress>)>,
+}
+
+pub(crate) fn read_flow(
+    mut node: Node<'_>,
+    reader: &FlowReader<'_>,
+    names: &mut Names,
+    warnings: &mut Vec<String>,
+) -> Option<Flow> {
+    let name = names.declare(&mut node, "flow");
+    let path = node.path.clone();
+    let endpoints = read_endpoints(&mut node, reader, names);
+    let speed = reader.ports.iter().find(|port| port.name == endpoints.tx);
+    let speed = speed.and_then(|port| port.speed);
+    let (size, given) = read_size(&mut node, warnings);
+    let fixed = given.map(|size| size.max(FrameSize::MIN.get()));
+    let headers = node.list("packet");
+    let packet = read_packet(&headers, fixed, reader.seed, node.problems);
+    if !node.list("egress_packet").is_empty() {
+        node.unsupported("egress_packet", "");
+    }
+    let rate = read_rate(&mut node, speed);
+    let mut flow = Flow {
+        name,
+        path: path.clone(),
+        tx: endpoints.tx,
+        rx: endpoints.rx,
+        count: None,
+        streams: Vec::new(),
+        has_metrics: false,
+        has_loss: false,
+        has_timestamps: false,
+        latency: None,
+        ratio: Some(1.0),
+    };
+    let mean = size.as_ref().map(SizeModel::mean);
+    let pps = rate
+        .zip(mean)
+        .and_then(|(rate, mean)| rate.frames_per_second(mean, speed));
+    let start = read_duration(&mut node, pps, speed, &mut flow.count);
+    read_metrics(&mut node, &mut flow);
+    let smallest = given.or_else(|| Some(size.as_ref()?.smallest().get()));
+    let tag = check_tag(&node, &packet, smallest.unwrap_or(64), &flow, warnings);
+    let payload = read_payload(&mut node, &packet, size.as_ref(), tag);
+    if packet.bytes.len() < 14 {
+        node.unsupported("packet", "fewer than 14 bytes of headers");
+    }
+    node.end();
+    let (rate, pps) = (rate?, pps?);
+    let stream = |device: Option<&DeviceEthernet>| {
+        let bytes = |range: std::ops::Range<usize>| packet.bytes.get(range)?.try_into().ok();
+        let src = match device.filter(|_| packet.src_mac_left) {
+            Some(device) => Some(device.mac),
+            None => bytes(6..12),
+        };
+        let kind = packet
+            .bytes
+            .get(12..14)
+            .map(|b| u16::from_be_bytes([b[0], b[1]]));
+        let rest = packet.bytes.get(14..).unwrap_or_default();
+        Stream {
+            name: flow.name.clone(),
+            size: size.clone(),
+            rate,
+            count: flow.count,
+            start,
+            proto: Proto::Raw,
+            src_mac: src.map(Mac),
+            dst_mac: bytes(0..6).map(Mac),
+            ethertype: kind,
+            headers: (!rest.is_empty()).then(|| HexBytes(rest.to_vec())),
+            payload: payload.clone(),
+            vary: packet.vary.clone(),
+            tag,
+            ..Stream::default()
+        }
+    };
+    flow.streams = match endpoints.devices.as_slice() {
+        [] => vec![(stream(None), None)],
+        devices => {
+            let all = devices.iter().enumerate();
+            let streams = all.map(|(n, (device, address))| {
+                let own = share(&stream(Some(device)), n as u64, devices.len() as u64, pps);
+                let neighbour = packet.dst_mac_left.then(|| {
+                    let versions = device.addresses.iter();
+                    let mut fitting = versions.filter(|a| a.address.is_ipv6() == packet.is_ipv6);
+                    let address = address.or_else(|| fitting.next())?;
+                    Some(Neighbour {
+                        ethernet: device.name.clone(),
+                        address: address.gateway,
+                    })
+                });
+                (own, neighbour.flatten())
+            });
+            streams.collect()
+        }
+    };
+    Some(flow)
+}
+
+/// The `n`-th of `parts` streams that take turns.
+fn share(stream: &Stream, n: u64, parts: u64, pps: Rational) -> Stream {
+    if parts == 1 {
+        return stream.clone();
+    }
+    let count = |count: u64| count / parts + u64::from(n < count % parts);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    #[allow(clippy::cast_precision_loss)]
+    let later = (n as f64 / pps.as_f64() * 1e9) as u64;
+    Stream {
+        rate: Rate::Pps(pps.over(Rational::whole(parts)).unwrap_or(pps)),
+        count: stream.count.map(count),
+        start: Span::from_nanos(stream.start.as_nanos() + later),
+        ..stream.clone()
+    }
+}
+
+fn read_endpoints<'c>(
+    node: &mut Node<'_>,
+    reader: &FlowReader<'c>,
+    names: &mut Names,
+) -> Endpoints<'c> {
+    let mut endpoints = Endpoints::default();
+    if !node.has("tx_rx") {
+        node.problem("tx_rx", "is required");
+        return endpoints;
+    }
+    let mut tx_rx = node.node_or_empty("tx_rx");
+    let choice = tx_rx.choice("port");
+    match choice.as_str() {
+        "port" => {
+            let mut port = tx_rx.node_or_empty("port");
+            endpoints.tx = port.name("tx_name");
+            names.refer(port.at("tx_name"), "port", &endpoints.tx);
+            endpoints.rx = port.texts("rx_names");
+            let old = port.text("rx_name");
+            match (old, endpoints.rx.as_slice()) {
+                (Some(old), []) => endpoints.rx = vec![old],
+                (Some(old), [only]) if *only == old => {}
+                (Some(_), _) => port.problem("rx_name", "conflict: differs from rx_names"),
+                (None, _) => {}
+            }
+            for (n, rx) in endpoints.rx.iter().enumerate() {
+                names.refer(format!("{}[{n}]", port.at("rx_names")), "port", rx);
+            }
+            port.end();
+        }
+        "device" => read_devices(&mut tx_rx, reader, &mut endpoints),
+        other => return_unknown(&mut tx_rx, other),
+    }
+    tx_rx.end();
+    endpoints
+}
+
+fn return_unknown(node: &mut Node<'_>, choice: &str) {
+    node.take(choice);
+    node.unsupported(choice, "");
+}
+
+fn read_devices<'c>(tx_rx: &mut Node<'_>, reader: &FlowReader<'c>, endpoints: &mut Endpoints<'c>) {
+    let mut device = tx_rx.node_or_empty("device");
+    let mode = device.text("mode").unwrap_or_else(|| "mesh".to_owned());
+    let mut ends = |key: &str| -> Vec<(&'c DeviceEthernet, Option<&'c DeviceAddress>)> {
+        let mut found = Vec::new();
+        for (n, name) in device.texts(key).into_iter().enumerate() {
+            let end = reader.ethernets.iter().find_map(|ethernet| {
+                let address = ethernet.addresses.iter().find(|a| a.name == name);
+                let is_it = ethernet.name == name || address.is_some();
+                is_it.then_some((ethernet, address))
+            });
+            match end {
+                Some(end) => found.push(end),
+                None => device.problems.add(
+                    format!("{}[{n}]", device.at(key)),
+                    format!("unknown name '{name}'"),
+                ),
+            }
+        }
+        if found.is_empty() {
+            device.problem(
+                key,
+                "is required: names of Ethernet interfaces or addresses",
+            );
+        }
+        found
+    };
+    let (tx, rx) = (ends("tx_names"), ends("rx_names"));
+    match mode.as_str() {
+        "mesh" => {
+            let pairs = tx.iter().flat_map(|end| rx.iter().map(move |_| *end));
+            endpoints.devices = pairs.collect();
+        }
+        "one_to_one" if tx.len() == rx.len() => endpoints.devices.clone_from(&tx),
+        "one_to_one" => device.problem("mode", "one_to_one needs as many receivers as senders"),
+        _ => device.problem("mode", "must be mesh or one_to_one"),
+    }
+    if device.flag("bidirectional") == Some(true) {
+        device.unsupported("bidirectional", "");
+    }
+    let mut ports: Vec<&String> = tx.iter().map(|(ethernet, _)| &ethernet.port).collect();
+    ports.dedup();
+    if ports.len() > 1 {
+        device.unsupported("tx_names", "devices at several ports");
+    }
+    endpoints.tx = ports
+        .first()
+        .map(|port| (*port).clone())
+        .unwrap_or_default();
+    let mut ports: Vec<String> = rx
+        .iter()
+        .map(|(ethernet, _)| ethernet.port.clone())
+        .collect();
+    ports.sort();
+    ports.dedup();
+    endpoints.rx = ports;
+    device.end();
+}
+
+/// Named mixes of sizes, with weights in hundredths.
+const MIXES: [(&str, &[(u32, u32)]); 5] = [
+    ("imix", &[(64, 7), (570, 4), (1518, 1)]),
+    (
+        "ipsec_imix",
+        &[(90, 5867), (92, 200), (594, 2366), (1418, 1567)],
+    ),
+    (
+        "ipv6_imix",
+        &[(60, 5867), (496, 200), (594, 2366), (1518, 1567)],
+    ),
+    (
+        "standard_imix",
+        &[(58, 5867), (62, 200), (594, 2366), (1518, 1567)],
+    ),
+    (
+        "tcp_imix",
+        &[(90, 5867), (92, 200), (594, 2366), (1518, 1567)],
+    ),
+];
+
+fn frame_size(node: &Node<'_>, key: &str, size: u32, warnings: &mut Vec<String>) -> FrameSize {
+    if size < FrameSize::MIN.get() {
+        let what = "sizes below 64 are padded to 64 bytes";
+        warnings.push(format!("{}: {what}", node.at(key)));
+    }
+    let fit = FrameSize::new(size.max(FrameSize::MIN.get()));
+    if fit.is_none() {
+        let most = FrameSize::MAX;
+        node.problem(key, format!("out of range: {size}; must be at most {most}"));
+    }
+    fit.unwrap_or(FrameSize::MIN)
+}
+
+/// Reads the sizes. Also returns the size as it is given, if it is fixed.
+fn read_size(node: &mut Node<'_>, warnings: &mut Vec<String>) -> (Option<SizeModel>, Option<u32>) {
+    let mut size = node.node_or_empty("size");
+    let choice = size.choice("fixed");
+    let mut fixed = None;
+    let model = match choice.as_str() {
+        "fixed" => {
+            let given = size.number_in("fixed", 0..=u32::MAX, 64);
+            fixed = Some(given);
+            Some(SizeModel::Fixed(frame_size(
+                &size, "fixed", given, warnings,
+            )))
+        }
+        "random" => {
+            let mut random = size.node_or_empty("random");
+            let min = random.number_in("min", 1..=u32::MAX, 64);
+            let max = random.number_in("max", 1..=u32::MAX, 1518);
+            let (min, max) = (
+                frame_size(&random, "min", min, warnings),
+                frame_size(&random, "max", max, warnings),
+            );
+            if min > max {
+                random.problem("min", "out of range: must not exceed max");
+            }
+            random.end();
+            Some(SizeModel::Range(min, max.max(min)))
+        }
+        "weight_pairs" => read_mix(&mut size, warnings),
+        other => {
+            size.take(other);
+            size.unsupported(other, "");
+            None
+        }
+    };
+    size.end();
+    (model, fixed)
+}
+
+fn read_mix(size: &mut Node<'_>, warnings: &mut Vec<String>) -> Option<SizeModel> {
+    let mut pairs = size.node_or_empty("weight_pairs");
+    let choice = pairs.choice("predefined");
+    let mut mix = Vec::new();
+    match choice.as_str() {
+        "predefined" => {
+            let name = pairs.text("predefined");
+            let name = name.unwrap_or_else(|| "imix".to_owned());
+            match MIXES.iter().find(|(own, _)| *own == name) {
+                Some((_, list)) => mix.extend(list.iter().map(|(size, weight)| {
+                    (frame_size(&pairs, "predefined", *size, warnings), *weight)
+                })),
+                None => pairs.problem("predefined", format!("unknown mix {name:?}")),
+            }
+        }
+        "custom" => {
+            for mut pair in pairs.nodes("custom") {
+                let size = pair.number_in("size", 12..=65_535_u32, 64);
+                let weight = pair.float("weight").unwrap_or(1.0);
+                let scaled = (weight * 100.0).round();
+                if !(1.0..=100_000.0).contains(&scaled) {
+                    pair.problem("weight", "out of range: must be between 0.01 and 1000");
+                    continue;
+                }
+                #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+                mix.push((frame_size(&pair, "size", size, warnings), scaled as u32));
+                pair.end();
+            }
+            if mix.is_empty() {
+                pairs.problem("custom", "needs at least one size");
+            }
+        }
+        other => pairs.problem("choice", format!("unknown choice {other:?}")),
+    }
+    pairs.end();
+    let divisor = mix.iter().fold(0, |a, (_, b)| gcd(a, *b)).max(1);
+    mix.iter_mut().for_each(|(_, weight)| *weight /= divisor);
+    (!mix.is_empty()).then_some(SizeModel::Mix(mix))
+}
+
+const fn gcd(mut a: u32, mut b: u32) -> u32 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+fn read_rate(node: &mut Node<'_>, speed: Option<u64>) -> Option<Rate> {
+    let mut rate = node.node_or_empty("rate");
+    let choice = rate.choice("pps");
+    let mut bits = |key: &str, unit: u64, default: u64| {
+        let number = rate.number(key).unwrap_or(default);
+        let bits = number.checked_mul(unit).filter(|bits| *bits >= 672);
+        if bits.is_none() {
+            rate.problem(key, "out of range: must be at least 672 bit/s");
+        }
+        bits.map(|bits| Rate::L1(Rational::whole(bits)))
+    };
+    let read = match choice.as_str() {
+        "bps" => bits("bps", 1, 1_000_000_000),
+        "kbps" => bits("kbps", 1_000, 1_000_000),
+        "mbps" => bits("mbps", 1_000_000, 1000),
+        "gbps" => bits("gbps", 1_000_000_000, 1),
+        "pps" => {
+            let pps = rate.number("pps").unwrap_or(1000);
+            if pps == 0 {
+                rate.problem("pps", "out of range: must be at least 1");
+            }
+            (pps > 0).then(|| Rate::Pps(Rational::whole(pps)))
+        }
+        "percentage" => {
+            let percent = rate.float("percentage").unwrap_or(100.0);
+            if !(percent > 0.0 && percent <= 100.0) {
+                rate.problem("percentage", "out of range: must be above 0, up to 100");
+            } else if speed.is_none() {
+                let what = "the speed of the port is unknown; set layer1.speed";
+                rate.problem("percentage", what);
+            }
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let millionths = (percent.clamp(0.0, 100.0) * 1e4).round() as u128;
+            let bits =
+                speed.and_then(|speed| Rational::new(u128::from(speed) * millionths, 1_000_000));
+            bits.map(Rate::L1)
+        }
+        other => {
+            rate.take(other);
+            rate.problem("choice", format!("unknown choice {other:?}"));
+            None
+        }
+    };
+    rate.end();
+    read
+}
+
+/// Reads the duration. Returns the time of the first frame.
+fn read_duration(
+    node: &mut Node<'_>,
+    pps: Option<Rational>,
+    speed: Option<u64>,
+    count: &mut Option<u64>,
+) -> Span {
+    let mut duration = node.node_or_empty("duration");
+    let choice = duration.choice("continuous");
+    if !["continuous", "fixed_packets", "fixed_seconds"].contains(&choice.as_str()) {
+        return_unknown(&mut duration, &choice);
+        duration.end();
+        return Span::default();
+    }
+    let mut node = duration.node_or_empty(&choice);
+    match choice.as_str() {
+        "fixed_packets" => *count = Some(node.number_in("packets", 1..=u64::MAX >> 1, 1)),
+        "fixed_seconds" => {
+            let seconds = node.float("seconds").unwrap_or(1.0);
+            if !(seconds > 0.0 && seconds < 1e9) {
+                node.problem("seconds", "out of range: must be above 0");
+            }
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let frames = pps.map(|pps| (pps.as_f64() * seconds).ceil().max(1.0) as u64);
+            *count = frames;
+        }
+        _ => {}
+    }
+    if node.number("gap").is_some_and(|gap| gap > 12) {
+        node.unsupported("gap", "a gap of more than 12 bytes; use a lower rate");
+    }
+    let mut start = Span::default();
+    if let Some(mut delay) = node.node("delay") {
+        let choice = delay.choice("bytes");
+        let amount = delay.float(&choice).unwrap_or(0.0).max(0.0);
+        #[allow(clippy::cast_precision_loss)]
+        let ns = match (choice.as_str(), speed) {
+            ("nanoseconds", _) => Some(amount),
+            ("microseconds", _) => Some(amount * 1e3),
+            ("bytes", Some(speed)) => Some(amount * 8e9 / speed as f64),
+            ("bytes", None) if amount == 0.0 => Some(0.0),
+            _ => None,
+        };
+        if ns.is_none() {
+            delay.problem(&choice, "the speed of the port is unknown; use nanoseconds");
+        }
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let ns = ns.unwrap_or(0.0) as u64;
+        start = Span::from_nanos(ns);
+        delay.end();
+    }
+    node.end();
+    duration.end();
+    start
+}
+
+fn read_metrics(node: &mut Node<'_>, flow: &mut Flow) {
+    let Some(mut metrics) = node.node("metrics") else {
+        return;
+    };
+    flow.has_metrics = metrics.flag("enable").unwrap_or(false);
+    flow.has_loss = metrics.flag("loss").unwrap_or(false);
+    flow.has_timestamps = metrics.flag("timestamps").unwrap_or(false);
+    if let Some(mut ratio) = metrics.node("rx_tx_ratio") {
+        match ratio.choice("value").as_str() {
+            "value" => flow.ratio = ratio.float("value").or(Some(1.0)),
+            "rx_count" => {
+                ratio.take("rx_count");
+                flow.ratio = None;
+            }
+            other => ratio.unsupported(other, ""),
+        }
+        ratio.end();
+    }
+    if let Some(mut latency) = metrics.node("latency") {
+        let is_on = latency.flag("enable").unwrap_or(false);
+        let mode = latency.text("mode");
+        let mode = match mode.as_deref() {
+            None | Some("store_forward") => LatencyMode::StoreForward,
+            Some("cut_through") => LatencyMode::CutThrough,
+            Some(_) => {
+                latency.problem("mode", "must be store_forward or cut_through");
+                LatencyMode::StoreForward
+            }
+        };
+        flow.latency = is_on.then_some(mode);
+        latency.end();
+    }
+    if let Some(mut tags) = metrics.node("predefined_metric_tags") {
+        for key in ["rx_name", "dropped"] {
+            if tags.flag(key) == Some(true) {
+                tags.unsupported(key, "");
+            }
+        }
+        tags.end();
+    }
+    metrics.end();
+}
+
+/// Decides if the frames have a test tag, and checks that the headers fit.
+fn check_tag(
+    node: &Node<'_>,
+    packet: &Packet,
+    given: u32,
+    flow: &Flow,
+    warnings: &mut Vec<String>,
+) -> TagKind {
+    let headers = packet.bytes.len() + FCS;
+    let given = given as usize;
+    let smallest = given.max(FrameSize::MIN.get() as usize);
+    if given < headers {
+        let what = format!("out of range: the headers need at least {headers} bytes");
+        node.problem("size", what);
+    }
+    if smallest >= headers + TAG {
+        return TagKind::Wirebench;
+    }
+    if flow.has_metrics && !flow.rx.is_empty() {
+        let least = headers + TAG;
+        let what = "frames have no room for the test tag: all frames at the receiving port are counted, and latency is not measured";
+        warnings.push(format!(
+            "{}: {what}; {least} bytes have room",
+            node.at("size")
+        ));
+    }
+    TagKind::None
+}
+
+fn read_payload(
+    node: &mut Node<'_>,
+    packet: &Packet,
+    size: Option<&SizeModel>,
+    tag: TagKind,
+) -> Option<HexBytes> {
+    let mut payload = node.node("payload")?;
+    let tag = if tag == TagKind::None { 0 } else { TAG };
+    let longest = size.map_or(64, |size| size.largest().get() as usize);
+    let len = longest.saturating_sub(packet.bytes.len() + FCS);
+    let choice = payload.choice("fixed");
+    #[allow(clippy::cast_possible_truncation)]
+    let byte = |n: usize| n as u8;
+    let words = |value: &dyn Fn(usize) -> usize| -> Vec<u8> {
+        let word = |n: usize| [byte(value(n) >> 8), byte(value(n))];
+        (0..len.div_ceil(2)).flat_map(word).collect()
+    };
+    let bytes: Vec<u8> = match choice.as_str() {
+        "fixed" => {
+            let mut fixed = payload.node_or_empty("fixed");
+            let pattern = fixed.text("pattern").unwrap_or_else(|| "00".to_owned());
+            let repeat = fixed.flag("repeat").unwrap_or(true);
+            let pattern = hex(&pattern).filter(|bytes| !bytes.is_empty());
+            if pattern.is_none() {
+                fixed.problem("pattern", "must be hex digits, two for each byte");
+            }
+            let pattern = pattern.unwrap_or_default();
+            fixed.end();
+            match repeat {
+                true => pattern.iter().cycle().take(len).copied().collect(),
+                false => {
+                    let rest = std::iter::repeat(0);
+                    pattern.into_iter().chain(rest).take(len).collect()
+                }
+            }
+        }
+        "increment_byte" => (0..len).map(byte).collect(),
+        "decrement_byte" => (0..len).map(|n| !byte(n)).collect(),
+        "increment_word" => words(&|n| n),
+        "decrement_word" => words(&|n| 0xffff_usize.wrapping_sub(n)),
+        other => {
+            return_unknown(&mut payload, other);
+            Vec::new()
+        }
+    };
+    for key in [
+        "increment_byte",
+        "decrement_byte",
+        "increment_word",
+        "decrement_word",
+    ] {
+        payload.take(key);
+    }
+    payload.end();
+    // The tag takes the first bytes.
+    let rest = bytes.get(tag..len).unwrap_or_default();
+    let is_zero = rest.iter().all(|byte| *byte == 0);
+    (!is_zero).then(|| HexBytes(rest.to_vec()))
+}
+
+/// Bits at layer 1 of a frame of this size, in bytes with FCS.
+pub(crate) const fn layer1_bits(size: f64) -> f64 {
+    (size + WIRE_OVERHEAD as f64) * 8.0
+}

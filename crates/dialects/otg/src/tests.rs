@@ -1,0 +1,502 @@
+//! Vectors of the specification.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use wb_model::{Plan, Proto, TagKind};
+
+use crate::{
+    Config, Context, FlowFigures, Planned, Problem, Transmit, error_body, flow_metrics,
+    read_append, read_control, read_metrics, read_states, version,
+};
+
+fn config(flows: Value) -> Value {
+    json!({
+        "ports": [{"name": "p1", "location": "a0"}, {"name": "p2", "location": "b0"}],
+        "captures": [{"name": "c", "port_names": ["p2"], "format": "pcap", "overwrite": true}],
+        "flows": flows,
+    })
+}
+
+fn flow(packet: Value) -> Value {
+    json!({
+        "name": "f",
+        "tx_rx": {"choice": "port", "port": {"tx_name": "p1", "rx_names": ["p2"]}},
+        "packet": packet,
+        "size": {"choice": "fixed", "fixed": 128},
+        "rate": {"choice": "pps", "pps": "50"},
+        "duration": {"choice": "fixed_packets", "fixed_packets": {"packets": 100, "gap": 12}},
+        "metrics": {"enable": true, "loss": true},
+    })
+}
+
+fn read(value: &Value) -> Result<Config, Vec<Problem>> {
+    Config::read(value, &|_| Some(10_000_000_000), 7)
+}
+
+fn planned(config: &Config) -> Planned {
+    let flows: BTreeSet<String> = config.flows.iter().map(|f| f.name.clone()).collect();
+    let captures = BTreeSet::from(["p2".to_owned()]);
+    let context = Context {
+        flows: &flows,
+        captures: &captures,
+        owns_network: false,
+        neighbour: &|_, _| Some([2, 0, 0, 0, 0, 9]),
+    };
+    config.compile(&context).unwrap()
+}
+
+fn plan(flows: Value) -> Plan {
+    let plan = planned(&read(&config(flows)).unwrap()).plan;
+    plan.validate().unwrap();
+    plan
+}
+
+/// The bytes of the first packet, without tag and payload.
+fn bytes(packet: Value, size: u32) -> Vec<u8> {
+    let mut flow = flow(packet);
+    flow["size"] = json!({"fixed": size});
+    let plan = plan(json!([flow]));
+    let stream = &plan.traffic[0].streams[0];
+    let mut bytes = stream.dst_mac.unwrap().0.to_vec();
+    bytes.extend(stream.src_mac.unwrap().0);
+    bytes.extend(stream.ethertype.unwrap().to_be_bytes());
+    bytes.extend(stream.headers.iter().flat_map(|h| h.0.clone()));
+    bytes
+}
+
+fn word(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn headers(names: &[&str]) -> Value {
+    names
+        .iter()
+        .map(|name| json!({"choice": name, *name: {}}))
+        .collect()
+}
+
+fn errors(value: &Value) -> (u16, String) {
+    let (code, body) = error_body(&read(value).unwrap_err());
+    assert_eq!(body["kind"], "validation");
+    assert_eq!(body["code"], code);
+    (code, body["errors"].to_string())
+}
+
+#[test]
+fn a_flow_becomes_a_stream() {
+    let packet = json!([
+        {"choice": "ethernet", "ethernet": {"src": {"choice": "value", "value": "02:00:00:00:00:01"}}},
+        {"choice": "ipv4", "ipv4": {"src": {"choice": "increment", "increment": {"start": "198.18.1.2", "step": "0.0.0.1", "count": 50}},
+            "dst": {"choice": "value", "value": "198.19.1.2"}}},
+        {"choice": "udp", "udp": {"src_port": {"choice": "value", "value": 49184}, "dst_port": {"choice": "values", "values": [7, 9, 19]}}},
+    ]);
+    let config = read(&config(json!([flow(packet)]))).unwrap();
+    let Planned { plan, files } = planned(&config);
+    plan.validate().unwrap();
+    assert_eq!(files["p2"], "port1.pcap");
+    let stream = &plan.traffic[0].streams[0];
+    assert_eq!((stream.proto, stream.tag), (Proto::Raw, TagKind::Wirebench));
+    assert_eq!(
+        (stream.count, stream.rate),
+        (Some(100), "50pps".parse().unwrap())
+    );
+    let vary: Vec<String> = stream.vary.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        vary,
+        ["u32@26=inc:3323068674-3323068723", "u16@36=list:7,9,19"]
+    );
+}
+
+#[test]
+fn lengths_of_the_specification() {
+    let ipv4 = bytes(headers(&["ethernet", "ipv4", "udp"]), 128);
+    assert_eq!(
+        (word(&ipv4, 12), word(&ipv4, 16), word(&ipv4, 38)),
+        (0x800, 110, 90)
+    );
+    assert_eq!((ipv4[14], ipv4[22], ipv4[23]), (0x45, 64, 17));
+    let tcp = bytes(headers(&["ethernet", "ipv4", "tcp"]), 128);
+    assert_eq!((tcp[46], tcp[23]), (0x50, 6));
+    let ipv6 = bytes(headers(&["ethernet", "ipv6", "udp"]), 128);
+    assert_eq!(
+        (word(&ipv6, 12), word(&ipv6, 18), ipv6[20]),
+        (0x86dd, 70, 17)
+    );
+    let tagged = bytes(headers(&["ethernet", "vlan", "ipv4", "udp"]), 128);
+    assert_eq!(
+        (word(&tagged, 12), word(&tagged, 16), word(&tagged, 20)),
+        (0x8100, 0x800, 106)
+    );
+    let vxlan = [
+        "ethernet", "ipv6", "udp", "vxlan", "ethernet", "ipv4", "tcp",
+    ];
+    let vxlan = bytes(headers(&vxlan), 256);
+    assert_eq!(
+        (word(&vxlan, 18), word(&vxlan, 58), word(&vxlan, 56)),
+        (198, 198, 4789)
+    );
+    assert_eq!((vxlan[62], word(&vxlan, 86)), (8, 164));
+}
+
+#[test]
+fn rates_of_the_specification() {
+    let imix = json!({"weight_pairs": {"predefined": "imix"}});
+    for (rate, size, speed, expected) in [
+        (
+            json!({"percentage": 100}),
+            json!({"fixed": 64}),
+            10,
+            14_880_952.381,
+        ),
+        (
+            json!({"percentage": 50}),
+            json!({"fixed": 128}),
+            1,
+            422_297.297,
+        ),
+        (json!({"bps": 672}), json!({"fixed": 64}), 1, 1.0),
+        (json!({"gbps": "1"}), json!({"fixed": 64}), 1, 1_488_095.238),
+        (json!({"mbps": 1000}), json!({"fixed": 1518}), 1, 81_274.382),
+        (
+            json!({"kbps": 1_000_000}),
+            json!({"fixed": 512}),
+            1,
+            234_962.406,
+        ),
+        (json!({"percentage": 33.3}), imix, 25, 2_783_660.277),
+    ] {
+        let mut flow = flow(headers(&["ethernet"]));
+        (flow["rate"], flow["size"]) = (rate.clone(), size);
+        let config = config(json!([flow]));
+        let config = Config::read(&config, &|_| Some(speed * 1_000_000_000), 7).unwrap();
+        let stream = &config.flows[0].streams[0].0;
+        let pps = stream
+            .rate
+            .frames_per_second(stream.size.clone().unwrap().mean(), None);
+        let pps = pps.unwrap().as_f64();
+        assert!((pps - expected).abs() < 0.001, "{rate}: {pps}");
+    }
+    let mut flow = flow(headers(&["ethernet"]));
+    flow["rate"] = json!({"percentage": 10});
+    let problems = Config::read(&config(json!([flow])), &|_| None, 7).unwrap_err();
+    assert!(
+        problems[0].to_string().contains("layer1.speed"),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn smallest_frames_with_a_tag() {
+    for (names, size) in [
+        (&["ethernet", "ipv4", "udp"][..], 64),
+        (&["ethernet", "vlan", "ipv4", "udp"], 68),
+        (&["ethernet", "ipv4", "tcp"], 76),
+        (&["ethernet", "ipv6", "udp"], 84),
+        (&["ethernet", "ipv6", "tcp"], 96),
+    ] {
+        for (size, tag) in [(size, TagKind::Wirebench), (size - 1, TagKind::None)] {
+            let mut flow = flow(headers(names));
+            flow["size"] = json!({"fixed": size});
+            let config = read(&config(json!([flow]))).unwrap();
+            let is_padded = size < 64;
+            let expected = if is_padded { TagKind::Wirebench } else { tag };
+            assert_eq!(
+                config.flows[0].streams[0].0.tag, expected,
+                "{names:?} {size}"
+            );
+        }
+    }
+    // Two flows whose frames cannot be told apart.
+    let mut flows = [
+        flow(headers(&["ethernet", "ipv6", "tcp"])),
+        flow(headers(&["ethernet"])),
+    ];
+    flows[0]["size"] = json!({"fixed": 90});
+    flows[1]["name"] = json!("g");
+    let config = read(&config(json!(flows))).unwrap();
+    let names = config.flows.iter().map(|f| f.name.clone()).collect();
+    let captures = BTreeSet::new();
+    let context = Context {
+        flows: &names,
+        captures: &captures,
+        owns_network: true,
+        neighbour: &|_, _| None,
+    };
+    let problems = config.compile(&context).unwrap_err();
+    assert!(
+        problems[0].to_string().contains("at least 96 bytes"),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn errors_of_the_specification() {
+    let mut unknown = flow(headers(&["ethernet"]));
+    unknown["tx_rx"]["port"]["tx_name"] = json!("nope");
+    let (code, text) = errors(&config(json!([unknown])));
+    assert_eq!(code, 400);
+    assert!(
+        text.contains("flows[0].tx_rx.port.tx_name: unknown name 'nope'"),
+        "{text}"
+    );
+
+    let mut ports = config(json!([]));
+    ports["ports"][1]["name"] = json!("p1");
+    let (code, text) = errors(&ports);
+    assert_eq!(code, 400);
+    assert!(
+        text.contains("ports[1].name: duplicate name 'p1'"),
+        "{text}"
+    );
+
+    let mut small = flow(headers(&["ethernet", "ipv4", "udp"]));
+    small["size"] = json!({"fixed": 40});
+    let (code, text) = errors(&config(json!([small])));
+    assert_eq!(code, 400);
+    assert!(text.contains("at least 46 bytes"), "{text}");
+
+    let mut bgp = config(json!([]));
+    bgp["devices"] = json!([{"name": "d", "bgp": {"router_id": "1.1.1.1"}}]);
+    let (code, text) = errors(&bgp);
+    assert_eq!(code, 501);
+    assert!(text.contains("devices[0].bgp: unsupported"), "{text}");
+}
+
+#[test]
+fn unsupported_keys_are_named() {
+    for (path, value) in [
+        ("events", json!({"enable": true})),
+        ("lldp", json!([{"name": "l"}])),
+        ("lags", json!([{"name": "l"}])),
+        ("stateful_flows", json!([{"name": "s"}])),
+        ("egress_only_tracking", json!([{}])),
+    ] {
+        let mut config = config(json!([]));
+        config[path] = value;
+        let (code, text) = errors(&config);
+        assert_eq!(code, 501, "{text}");
+        assert!(text.contains(&format!("{path}: unsupported")), "{text}");
+    }
+    for header in [
+        "gtpv1",
+        "gtpv2",
+        "ppp",
+        "igmpv1",
+        "snmpv2c",
+        "rsvp",
+        "macsec",
+        "lacp",
+        "cfm",
+        "ethernetpause",
+        "pfcpause",
+        "ipv6_extension_header",
+    ] {
+        let packet =
+            json!([{"choice": "ethernet", "ethernet": {}}, {"choice": header, header: {}}]);
+        let (code, text) = errors(&config(json!([flow(packet)])));
+        assert_eq!(code, 501, "{text}");
+        assert!(
+            text.contains(&format!("flows[0].packet[1].{header}: unsupported")),
+            "{text}"
+        );
+    }
+    for (key, value) in [
+        ("egress_packet", json!([{}])),
+        (
+            "size",
+            json!({"choice": "increment", "increment": {"start": 64}}),
+        ),
+        (
+            "duration",
+            json!({"choice": "burst", "burst": {"bursts": 2}}),
+        ),
+        ("colour", json!("red")),
+    ] {
+        let mut flow = flow(headers(&["ethernet"]));
+        flow[key] = value;
+        let (code, text) = errors(&config(json!([flow])));
+        assert_eq!(code, 501, "{text}");
+        assert!(text.contains(&format!("flows[0].{key}")), "{text}");
+    }
+}
+
+#[test]
+fn choices_may_be_left_out_but_must_agree() {
+    let mut loose = flow(json!([{"ethernet": {"dst": {"value": "02:00:00:00:00:05"}}}]));
+    loose["tx_rx"] = json!({"port": {"tx_name": "p1", "rx_name": "p2", "rx_names": null}});
+    for key in ["size", "rate", "duration"] {
+        loose.as_object_mut().unwrap().remove(key);
+    }
+    let config = read(&config(json!([loose]))).unwrap();
+    let (stream, _) = &config.flows[0].streams[0];
+    assert_eq!(
+        (stream.count, stream.rate),
+        (None, "1kpps".parse().unwrap())
+    );
+    assert_eq!(config.flows[0].rx, ["p2"]);
+    let mut wrong = flow(headers(&["ethernet"]));
+    wrong["rate"] = json!({"choice": "pps", "gbps": 1});
+    let (code, text) = errors(&self::config(json!([wrong])));
+    assert_eq!(code, 400, "{text}");
+    assert!(text.contains("conflict"), "{text}");
+}
+
+#[test]
+fn custom_bytes_stay_as_they_are() {
+    // An IPv4 header without length and checksum.
+    let ip = "450000000000000040110000c6120102c6130102";
+    let packet = json!([{"ethernet": {"ether_type": {"value": 2048}}}, {"custom": {"bytes": ip}}]);
+    let plan = plan(json!([flow(packet)]));
+    let vary: Vec<String> = plan.traffic[0].streams[0]
+        .vary
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let fixed = [
+        "u8@16=list:0",
+        "u8@17=list:0",
+        "u8@24=list:0",
+        "u8@25=list:0",
+    ];
+    assert_eq!(vary, fixed);
+}
+
+#[test]
+fn loss_of_the_specification() {
+    let loss = |ratio: Value, figures: FlowFigures| {
+        let mut flow = flow(headers(&["ethernet"]));
+        flow["metrics"]["rx_tx_ratio"] = ratio;
+        let config = read(&config(json!([flow]))).unwrap();
+        let mut flow = config.flows[0].clone();
+        if flow.ratio.is_none() {
+            flow.rx = vec!["p2".to_owned(), "p3".to_owned()];
+        }
+        let answer = flow_metrics(&[(&flow, figures, None)], &[]);
+        answer["flow_metrics"][0]["loss"].as_f64().unwrap()
+    };
+    let of = |due_frames, frames_rx, duplicates| FlowFigures {
+        frames_tx: due_frames,
+        due_frames,
+        frames_rx,
+        duplicates,
+        ..FlowFigures::default()
+    };
+    let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
+    near(loss(Value::Null, of(1_000_000, 999_000, 0)), 0.1);
+    near(loss(json!({"value": 0.5}), of(1_000_000, 500_000, 0)), 0.0);
+    near(
+        loss(
+            json!({"choice": "rx_count", "rx_count": {}}),
+            of(1_000_000, 1_500_000, 0),
+        ),
+        25.0,
+    );
+    near(loss(Value::Null, of(1_000_000, 1_100_000, 100_000)), 0.0);
+    near(loss(Value::Null, of(1_000_000, 1_098_000, 99_000)), 0.1);
+}
+
+#[test]
+fn rows_have_only_fields_of_the_schema() {
+    let mut flow = flow(headers(&["ethernet"]));
+    flow["metrics"] =
+        json!({"enable": true, "loss": true, "timestamps": true, "latency": {"enable": true}});
+    let config = read(&config(json!([flow]))).unwrap();
+    let figures = FlowFigures {
+        transmit: Transmit::Stopped,
+        frames_tx: 100,
+        bytes_tx: 12_800,
+        due_frames: 100,
+        frames_rx: 100,
+        bytes_rx: 12_800,
+        first_ns: Some(5),
+        last_ns: Some(9),
+        ..FlowFigures::default()
+    };
+    let answer = flow_metrics(&[(&config.flows[0], figures, None)], &[]);
+    let expected = json!({"choice": "flow_metrics", "flow_metrics": [{
+        "name": "f", "port_tx": "p1", "port_rx": "p2", "transmit": "stopped",
+        "frames_tx": "100", "frames_rx": "100", "bytes_tx": "12800", "bytes_rx": "12800",
+        "frames_tx_rate": 0.0, "frames_rx_rate": 0.0, "loss": 0.0,
+        "timestamps": {"first_timestamp_ns": 5, "last_timestamp_ns": 9},
+        "tx_l1_rate_bps": 0.0, "rx_l1_rate_bps": 0.0,
+        "tx_rate_bytes": 0.0, "rx_rate_bytes": 0.0, "tx_rate_bps": 0.0, "rx_rate_bps": 0.0,
+        "tx_rate_kbps": 0.0, "rx_rate_kbps": 0.0, "tx_rate_mbps": 0.0, "rx_rate_mbps": 0.0,
+    }]});
+    assert_eq!(answer, expected);
+    let columns = ["frames_tx".to_owned()];
+    let few = flow_metrics(&[(&config.flows[0], figures, None)], &columns);
+    let row = few["flow_metrics"][0].as_object().unwrap();
+    let keys: BTreeSet<&str> = row.keys().map(String::as_str).collect();
+    assert_eq!(
+        keys,
+        BTreeSet::from(["frames_tx", "name", "port_rx", "port_tx"])
+    );
+}
+
+#[test]
+fn requests_are_read_and_others_named() {
+    let start = json!({"choice": "traffic", "traffic": {"choice": "flow_transmit",
+        "flow_transmit": {"state": "start", "flow_names": ["f1"]}}});
+    assert_eq!(
+        read_control(&start),
+        Ok(crate::Control::Flows(
+            crate::State::Start,
+            vec!["f1".to_owned()]
+        ))
+    );
+    let bgp = json!({"choice": "protocol", "protocol": {"choice": "bgp", "bgp": {}}});
+    assert_eq!(error_body(&read_control(&bgp).unwrap_err()).0, 501);
+    assert_eq!(error_body(&read_control(&json!({})).unwrap_err()).0, 400);
+    assert!(!read_metrics(&json!({})).unwrap().is_of_flows);
+    assert!(
+        read_metrics(&json!({"choice": "flow", "flow": {}}))
+            .unwrap()
+            .is_of_flows
+    );
+    assert_eq!(
+        error_body(&read_metrics(&json!({"choice": "bgpv4"})).unwrap_err()).0,
+        501
+    );
+    assert!(
+        read_states(&json!({"choice": "ipv6_neighbors"}))
+            .unwrap()
+            .is_ipv6
+    );
+    let append = json!({"config_append_list": [{"choice": "flows", "flows": [{"name": "x"}]}]});
+    assert_eq!(read_append(&append).unwrap(), [json!({"name": "x"})]);
+    assert_eq!(version("1")["api_spec_version"], ">=1.0.0,<2.0.0");
+}
+
+#[test]
+fn devices_have_neighbours() {
+    let mut config = config(json!([]));
+    let device = |n: usize| {
+        json!({"name": format!("d{n}"), "ethernets": [{"name": format!("e{n}"), "mac": format!("00:00:01:01:01:0{n}"),
+            "connection": {"choice": "port_name", "port_name": format!("p{n}")},
+            "ipv4_addresses": [{"name": format!("v{n}"), "address": format!("10.0.0.{n}"), "gateway": format!("10.0.0.{}", 3 - n)}]}]})
+    };
+    config["devices"] = json!([device(1), device(2)]);
+    let mut flow = flow(headers(&["ethernet", "ipv4", "udp"]));
+    flow["tx_rx"] = json!({"choice": "device", "device": {"mode": "mesh", "tx_names": ["v1"], "rx_names": ["e2"]}});
+    config["flows"] = json!([flow]);
+    let plan = planned(&read(&config).unwrap()).plan;
+    let job = &plan.traffic[0];
+    assert_eq!(
+        (job.tx.as_deref(), job.rx.as_deref()),
+        (Some("p1"), Some("p2"))
+    );
+    let stream = &job.streams[0];
+    assert_eq!(stream.dst_mac.unwrap().0, [2, 0, 0, 0, 0, 9]);
+    assert_eq!(stream.src_mac.unwrap().to_string(), "00:00:01:01:01:01");
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_configuration_is_read_or_refused(text in "[\\[\\]{}:,\"a-z0-9_. ]{0,80}") {
+        if let Ok(value) = serde_json::from_str::<Value>(&text) {
+            let _ = read(&value);
+            let _ = read(&json!({"flows": [value.clone()], "ports": [value.clone()], "devices": [value]}));
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! The Open Traffic Generator API: one configuration, whose flows are carried out as runs.
+//!
+//! A configuration owns its ports, as the owner `otg`. Starting flows makes one plan and one run of them and of the
+//! captures that are on.
+
+mod access;
+mod devices;
+mod figures;
+mod ports;
+mod routes;
+mod start;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Json,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+use wb_machine::LinkCounters;
+use wb_otg::{Config, FlowFigures, Problem};
+use wb_runs::{Run, RunState, Runs};
+use wb_session::Stations;
+
+pub use access::ClientNetwork;
+pub(crate) use routes::router;
+
+/// Owner of the ports of a configuration.
+const OWNER: &str = "otg";
+/// Longest time that a request waits for a run, so that clients with a limit of 10 s get an answer.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// Interval at which a run is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The server's side of the API.
+#[derive(Clone)]
+pub(crate) struct Otg(Arc<Inner>);
+
+struct Inner {
+    runs: Runs,
+    /// Networks whose clients need no token.
+    open: Vec<ClientNetwork>,
+    /// Held by requests that change something, one after another.
+    change: Mutex<()>,
+    state: Mutex<OtgState>,
+}
+
+#[derive(Default)]
+struct OtgState {
+    /// The configuration as the client sent it.
+    value: Value,
+    config: Arc<Config>,
+    /// Ports that it owns, by their places.
+    places: BTreeSet<String>,
+    /// Ports whose captures are on.
+    captures: BTreeSet<String>,
+    /// Ports whose captures were on: the run and the file, once there is one.
+    captured: BTreeMap<String, Option<(String, String)>>,
+    active: Option<ActiveFlows>,
+    /// Figures of flows that have ended.
+    ended: BTreeMap<String, FlowFigures>,
+    /// Devices at each port, while they are on.
+    stations: Arc<BTreeMap<String, Stations>>,
+    /// Counters of the ports when the configuration was set.
+    base: BTreeMap<String, LinkCounters>,
+    /// Counters of the ports at an earlier request, for rates.
+    earlier: BTreeMap<String, (Instant, LinkCounters, [f64; 4])>,
+}
+
+/// Flows that a run carries out.
+#[derive(Clone)]
+struct ActiveFlows {
+    run: Arc<Run>,
+    flows: BTreeSet<String>,
+}
+
+/// Error with its status.
+#[derive(Debug)]
+pub(crate) struct OtgError {
+    code: u16,
+    body: Value,
+}
+
+type OtgResult<T> = Result<T, OtgError>;
+
+impl OtgError {
+    fn new(code: u16, error: impl Into<String>) -> Self {
+        let body = json!({ "code": code, "kind": "validation", "errors": [error.into()] });
+        Self { code, body }
+    }
+
+    fn internal(error: impl std::fmt::Display) -> Self {
+        let errors = [error.to_string()];
+        let body = json!({ "code": 500, "kind": "internal", "errors": errors });
+        Self { code: 500, body }
+    }
+}
+
+impl From<Vec<Problem>> for OtgError {
+    fn from(problems: Vec<Problem>) -> Self {
+        let (code, body) = wb_otg::error_body(&problems);
+        Self { code, body }
+    }
+}
+
+impl IntoResponse for OtgError {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.code);
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, Json(self.body)).into_response()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until something is true, for at most this time. Returns true if it is.
+fn wait_until(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+    let until = Instant::now() + patience;
+    loop {
+        if is_so() {
+            return true;
+        }
+        if Instant::now() >= until {
+            return false;
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+impl Otg {
+    pub(crate) fn new(runs: Runs, open: Vec<ClientNetwork>) -> Self {
+        Self(Arc::new(Inner {
+            runs,
+            open,
+            change: Mutex::default(),
+            state: Mutex::new(OtgState {
+                value: json!({}),
+                ..OtgState::default()
+            }),
+        }))
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, OtgState> {
+        lock(&self.state)
+    }
+
+    fn has_ended(&self, run: &Run) -> bool {
+        let meta = self.runs.get(&run.id);
+        meta.is_none_or(|meta| meta.state == RunState::Ended)
+    }
+
+    /// Sets the configuration. An earlier one ends, with its flows.
+    fn set_config(&self, value: Value) -> OtgResult<Value> {
+        let _only = lock(&self.change);
+        self.replace(value)
+    }
+
+    fn replace(&self, value: Value) -> OtgResult<Value> {
+        let seed = wb_machine::clock::wall_ns();
+        let config = Config::read(&value, &ports::speed, seed)?;
+        let places = self.checked_places(&config)?;
+        self.stop_all()?;
+        let old = self.state().places.clone();
+        let mut taken = Vec::new();
+        for place in &places {
+            if let Err(holder) = self.runs.own(place, OWNER, ports::LEASE, false) {
+                for place in taken {
+                    self.runs.disown(place, OWNER);
+                }
+                let text = format!("{place}: conflict: is held by {holder}");
+                return Err(OtgError::new(409, text));
+            }
+            if !old.contains(place) {
+                taken.push(place);
+            }
+        }
+        for place in old.difference(&places) {
+            self.runs.disown(place, OWNER);
+        }
+        let mut warnings = config.warnings.clone();
+        if config.takes_ports {
+            let what = "ports of other owners are not taken";
+            warnings.push(format!("options.port_options.location_preemption: {what}"));
+        }
+        // Earlier devices end first: their addresses may be the same.
+        drop(std::mem::take(&mut self.state().stations));
+        let stations = match config.starts_devices {
+            true => self.started_devices(&config)?,
+            false => BTreeMap::new(),
+        };
+        let mut state = self.state();
+        *state = OtgState {
+            value,
+            places,
+            stations: Arc::new(stations),
+            base: ports::counters(&config),
+            config: Arc::new(config),
+            ..OtgState::default()
+        };
+        Ok(wb_otg::warnings(&warnings))
+    }
+
+    /// The places of the ports, if all of them can be used.
+    fn checked_places(&self, config: &Config) -> OtgResult<BTreeSet<String>> {
+        let mut problems = Vec::new();
+        let mut places = BTreeSet::new();
+        for (number, port) in config.ports.iter().enumerate() {
+            let path = format!("ports[{number}].location");
+            match port.plan() {
+                Ok(plan) if !plan.locator.is_interface() => {
+                    let what = "unsupported location: it is not an interface";
+                    problems.push(Problem::new(path, what));
+                }
+                Ok(plan) => {
+                    let place = plan.locator.place();
+                    if !self.runs.offers(&place) {
+                        let what = "is not a port of this server (--ports)";
+                        problems.push(Problem::new(path, what));
+                    } else if let Err(what) = ports::check(&place) {
+                        problems.push(Problem::new(path, what));
+                    } else if !places.insert(place) {
+                        let what = "conflict: another port has this interface";
+                        problems.push(Problem::new(path, what));
+                    }
+                }
+                Err(what) => problems.push(Problem::new(path, what)),
+            }
+        }
+        match problems.is_empty() {
+            true => Ok(places),
+            false => Err(problems.into()),
+        }
+    }
+
+    /// Changes the flows of the configuration while no flow is sent.
+    fn change_flows(
+        &self,
+        change: impl FnOnce(&mut Vec<Value>) -> OtgResult<()>,
+    ) -> OtgResult<Value> {
+        let _only = lock(&self.change);
+        self.settle();
+        let (mut value, old) = {
+            let state = self.state();
+            if state.active.is_some() {
+                let what = "unsupported: changes while flows are sent; stop them first";
+                return Err(OtgError::new(501, what));
+            }
+            (state.value.clone(), Arc::clone(&state.config))
+        };
+        if let Some(config) = value.as_object_mut() {
+            let flows = config.entry("flows").or_insert_with(|| json!([]));
+            if flows.is_null() {
+                *flows = json!([]);
+            }
+            if let Some(flows) = flows.as_array_mut() {
+                change(flows)?;
+            }
+        }
+        let seed = wb_machine::clock::wall_ns();
+        let config = Config::read(&value, &ports::speed, seed)?;
+        let known = old.warnings.iter().collect::<BTreeSet<_>>();
+        let new = config
+            .warnings
+            .iter()
+            .filter(|warning| !known.contains(warning));
+        let warnings: Vec<String> = new.cloned().collect();
+        let mut state = self.state();
+        state.value = value;
+        state.config = Arc::new(config);
+        Ok(wb_otg::warnings(&warnings))
+    }
+}
+
+fn name_of(flow: &Value) -> &str {
+    flow["name"].as_str().unwrap_or_default()
+}
+
+/// Adds flows.
+fn append(flows: &mut Vec<Value>, new: Vec<Value>) -> OtgResult<()> {
+    flows.extend(new);
+    Ok(())
+}
+
+/// Removes flows by their names.
+fn delete(flows: &mut Vec<Value>, names: &[String]) -> OtgResult<()> {
+    for name in names {
+        let place = flows.iter().position(|flow| name_of(flow) == name);
+        let place = place.ok_or_else(|| OtgError::new(400, format!("unknown name '{name}'")))?;
+        flows.remove(place);
+    }
+    Ok(())
+}
+
+/// Takes over properties of flows.
+fn update(flows: &mut [Value], change: &wb_otg::ConfigChange) -> OtgResult<()> {
+    for new in &change.flows {
+        let name = name_of(new);
+        let mut known = flows.iter_mut();
+        let flow = known.find(|flow| name_of(flow) == name);
+        let flow = flow.ok_or_else(|| OtgError::new(400, format!("unknown name '{name}'")))?;
+        for property in &change.properties {
+            if let Some(value) = new.get(property) {
+                flow[property] = value.clone();
+            }
+        }
+    }
+    Ok(())
+}

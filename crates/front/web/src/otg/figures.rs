@@ -1,0 +1,256 @@
+//! Metrics: figures of flows, from their run, and of ports, from their interfaces.
+
+use std::{sync::Arc, time::Instant};
+
+use serde_json::Value;
+use wb_machine::LinkCounters;
+use wb_model::report::{JobReport, Report, StreamReport};
+use wb_otg::{Config, Flow, FlowFigures, LatencyFigures, MetricsRequest, PortFigures, Transmit};
+use wb_runs::JobsSoFar;
+
+use super::{ActiveFlows, Inner, OtgError, OtgResult, PATIENCE, wait_until};
+
+/// Time after which a frame that was sent should have arrived, in ns.
+const FLIGHT_NS: u64 = 500_000_000;
+/// Shortest time between two readings of a port for a rate.
+const RATE_SECONDS: f64 = 0.25;
+const FCS: u64 = 4;
+
+/// Sums of the streams of a flow.
+fn sums(flow: &Flow, jobs: &[JobReport]) -> FlowFigures {
+    let mut figures = FlowFigures::default();
+    let (mut samples, mut sum) = (0, 0.0);
+    let mut latency: Option<(i64, i64)> = None;
+    for job in jobs {
+        for stream in job.streams.iter().filter(|s| s.name == flow.name) {
+            // Frames without a tag are those of the only stream.
+            let received = match (stream.totals.received_frames, job.streams.len()) {
+                (None, 1) => &job.totals,
+                _ => &stream.totals,
+            };
+            let sent = &stream.totals;
+            figures.frames_tx += sent.offered_frames.unwrap_or(0);
+            figures.bytes_tx += sent.offered_octets.unwrap_or(0);
+            figures.frames_rx += received.received_frames.unwrap_or(0);
+            figures.bytes_rx += received.received_octets.unwrap_or(0);
+            figures.duplicates += received.duplicate_frames.unwrap_or(0);
+            add_times(&mut figures, stream);
+            if let (Some(min), Some(max), Some(mean)) = (
+                stream.latency_ns.min,
+                stream.latency_ns.max,
+                stream.latency_ns.mean,
+            ) {
+                let known = latency.unwrap_or((min, max));
+                latency = Some((known.0.min(min), known.1.max(max)));
+                samples += stream.latency_ns.samples;
+                #[allow(clippy::cast_precision_loss)]
+                let whole = mean * stream.latency_ns.samples as f64;
+                sum += whole;
+            }
+        }
+    }
+    figures.due_frames = figures.frames_tx;
+    #[allow(clippy::cast_precision_loss)]
+    let of = |(min, max): (i64, i64)| LatencyFigures {
+        min: min as f64,
+        mean: sum / samples as f64,
+        max: max as f64,
+    };
+    figures.latency = latency.filter(|_| samples > 0).map(of);
+    figures
+}
+
+fn add_times(figures: &mut FlowFigures, stream: &StreamReport) {
+    let earlier = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
+    figures.first_ns = earlier(figures.first_ns, stream.first_rx_ns);
+    figures.last_ns = figures.last_ns.max(stream.last_rx_ns);
+}
+
+/// Figures of a flow that has ended.
+fn final_figures(flow: &Flow, report: &Report) -> FlowFigures {
+    sums(flow, &report.jobs)
+}
+
+/// Figures of a flow during its run, from the figures of about the last second.
+#[allow(clippy::cast_precision_loss)]
+fn live_figures(flow: &Flow, seen: &[JobsSoFar]) -> FlowFigures {
+    let Some(now) = seen.last() else {
+        return FlowFigures {
+            transmit: Transmit::Started,
+            ..FlowFigures::default()
+        };
+    };
+    let mut figures = sums(flow, &now.jobs);
+    let before = &seen[..seen.len() - 1];
+    let (since_ns, base) = before.first().map_or_else(
+        || (0, FlowFigures::default()),
+        |first| (first.elapsed_ns, sums(flow, &first.jobs)),
+    );
+    let seconds = now.elapsed_ns.saturating_sub(since_ns) as f64 / 1e9;
+    let rate = |new: u64, old: u64| new.saturating_sub(old) as f64 / seconds.max(1e-9);
+    figures.tx_pps = rate(figures.frames_tx, base.frames_tx);
+    figures.rx_pps = rate(figures.frames_rx, base.frames_rx);
+    let old = before.iter().rev();
+    let mut old = old.filter(|at| now.elapsed_ns - at.elapsed_ns >= FLIGHT_NS);
+    let arrived = old.next().map(|at| sums(flow, &at.jobs));
+    figures.due_frames = arrived.map_or(0, |at| at.frames_tx);
+    // All frames were sent, and those in flight have arrived.
+    let is_over = flow.count.is_some_and(|count| figures.due_frames >= count);
+    figures.transmit = match is_over {
+        true => Transmit::Stopped,
+        false => Transmit::Started,
+    };
+    figures
+}
+
+/// Returns true if a flow has sent all its frames.
+fn is_sent(flow: &Flow, seen: &[JobsSoFar]) -> bool {
+    let now = seen.last().map(|now| sums(flow, &now.jobs));
+    let sent = now.map_or(0, |figures| figures.frames_tx);
+    flow.count.is_some_and(|count| sent >= count)
+}
+
+impl Inner {
+    /// Keeps the figures of flows whose run has ended. Returns the flows that are still sent.
+    pub(super) fn settle(&self) -> Option<ActiveFlows> {
+        let active = self.state().active.clone()?;
+        if !self.has_ended(&active.run) {
+            return Some(active);
+        }
+        let report = self.runs.report(&active.run.id);
+        let mut state = self.state();
+        let is_same = |own: &ActiveFlows| Arc::ptr_eq(&own.run, &active.run);
+        if state.active.as_ref().is_some_and(is_same) {
+            state.active = None;
+            let config = Arc::clone(&state.config);
+            for flow in config
+                .flows
+                .iter()
+                .filter(|f| active.flows.contains(&f.name))
+            {
+                let figures = match &report {
+                    Some(report) => final_figures(flow, report),
+                    None => FlowFigures::default(),
+                };
+                state.ended.insert(flow.name.clone(), figures);
+            }
+        }
+        None
+    }
+
+    pub(super) fn metrics(&self, request: &MetricsRequest) -> OtgResult<Value> {
+        match request.is_of_flows {
+            true => self.flow_metrics(request),
+            false => self.port_metrics(request),
+        }
+    }
+
+    fn flow_metrics(&self, request: &MetricsRequest) -> OtgResult<Value> {
+        let config = Arc::clone(&self.state().config);
+        let mut flows = Vec::new();
+        if request.names.is_empty() {
+            flows.extend(config.flows.iter().filter(|flow| flow.has_metrics));
+        }
+        for (n, name) in request.names.iter().enumerate() {
+            let flow = config.flow(name);
+            let unknown = || unknown_name(&format!("flow.flow_names[{n}]"), name);
+            flows.push(flow.ok_or_else(unknown)?);
+        }
+        if let Some(active) = self.settle() {
+            let own = config.flows.iter();
+            let mut own = own.filter(|flow| active.flows.contains(&flow.name));
+            let seen = active.run.jobs();
+            // Frames in flight still arrive: the final figures are there soon.
+            if own.all(|flow| is_sent(flow, &seen)) {
+                wait_until(PATIENCE / 4, || self.has_ended(&active.run));
+            }
+        }
+        let active = self.settle();
+        let seen = active.as_ref().map(|active| active.run.jobs());
+        let state = self.state();
+        let rows = flows.into_iter().map(|flow| {
+            let active = active.as_ref().filter(|a| a.flows.contains(&flow.name));
+            let figures = match (active, &seen) {
+                (Some(_), Some(seen)) => live_figures(flow, seen),
+                _ => state.ended.get(&flow.name).copied().unwrap_or_default(),
+            };
+            let speed = config.port(&flow.tx).and_then(|port| port.speed);
+            (flow, figures, speed)
+        });
+        let rows: Vec<_> = rows.collect();
+        Ok(wb_otg::flow_metrics(&rows, &request.columns))
+    }
+
+    fn port_metrics(&self, request: &MetricsRequest) -> OtgResult<Value> {
+        let config = Arc::clone(&self.state().config);
+        for (n, name) in request.names.iter().enumerate() {
+            if config.port(name).is_none() {
+                return Err(unknown_name(&format!("port.port_names[{n}]"), name));
+            }
+        }
+        let active = self.settle();
+        let ports = config.ports.iter();
+        let wanted =
+            ports.filter(|port| request.names.is_empty() || request.names.contains(&port.name));
+        let rows = wanted.map(|port| {
+            let transmits = is_sending(&config, active.as_ref(), &port.name);
+            (port, self.port_figures(port, transmits))
+        });
+        let rows: Vec<_> = rows.collect();
+        Ok(wb_otg::port_metrics(&rows, &request.columns))
+    }
+
+    #[allow(clippy::cast_precision_loss)]
+    fn port_figures(&self, port: &wb_otg::PortConfig, transmits: bool) -> PortFigures {
+        let Some((now, is_up)) = super::ports::reading(port) else {
+            return PortFigures::default();
+        };
+        let mut state = self.state();
+        let base = state.base.get(&port.name).copied().unwrap_or_default();
+        let counted = now.since(&base);
+        let octets = |octets: u64, frames: u64| octets + FCS * frames;
+        let earlier = state.earlier.get(&port.name);
+        let since = earlier.map(|(at, ..)| at.elapsed().as_secs_f64());
+        let mut rates = earlier.map_or([0.0; 4], |(.., rates)| *rates);
+        if since.is_none_or(|seconds| seconds >= RATE_SECONDS) {
+            if let (Some((_, old, _)), Some(seconds)) = (earlier, since) {
+                let new: LinkCounters = now.since(old);
+                let rate = |n: u64| n as f64 / seconds;
+                rates = [
+                    rate(new.tx_packets),
+                    rate(new.rx_packets),
+                    rate(octets(new.tx_bytes, new.tx_packets)),
+                    rate(octets(new.rx_bytes, new.rx_packets)),
+                ];
+            }
+            let reading = (Instant::now(), now, rates);
+            state.earlier.insert(port.name.clone(), reading);
+        }
+        let [tx_pps, rx_pps, tx_rate, rx_rate] = rates;
+        PortFigures {
+            is_up,
+            captures: state.captures.contains(&port.name),
+            transmits,
+            frames_tx: counted.tx_packets,
+            frames_rx: counted.rx_packets,
+            bytes_tx: octets(counted.tx_bytes, counted.tx_packets),
+            bytes_rx: octets(counted.rx_bytes, counted.rx_packets),
+            tx_pps,
+            rx_pps,
+            tx_rate,
+            rx_rate,
+        }
+    }
+}
+
+fn is_sending(config: &Config, active: Option<&ActiveFlows>, port: &str) -> bool {
+    let is_from = |flow: &&Flow| flow.tx == port;
+    active.is_some_and(|active| {
+        let mut flows = config.flows.iter().filter(is_from);
+        flows.any(|flow| active.flows.contains(&flow.name))
+    })
+}
+
+pub(super) fn unknown_name(path: &str, name: &str) -> OtgError {
+    OtgError::new(400, format!("{path}: unknown name '{name}'"))
+}
