@@ -61,8 +61,8 @@ fn sums(flow: &Flow, jobs: &[JobReport]) -> FlowFigures {
 }
 
 fn add_times(figures: &mut FlowFigures, stream: &StreamReport) {
-    let earlier = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
-    figures.first_ns = earlier(figures.first_ns, stream.first_rx_ns);
+    let first = figures.first_ns.into_iter().chain(stream.first_rx_ns);
+    figures.first_ns = first.min();
     figures.last_ns = figures.last_ns.max(stream.last_rx_ns);
 }
 
