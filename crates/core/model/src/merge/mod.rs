@@ -209,12 +209,16 @@ fn is_small(report: &Report) -> bool {
             Json::Null | Json::Bool(_) | Json::String(_) => true,
         }
     }
-    let counted = Report {
+    let mut counted = Report {
         plan: Plan::default(),
         // These are checked on their own.
         histograms: Vec::new(),
         ..report.clone()
     };
+    for stream in counted.jobs.iter_mut().flat_map(|job| &mut job.streams) {
+        // Times since 1970 are not added.
+        (stream.first_rx_ns, stream.last_rx_ns) = (None, None);
+    }
     serde_json::to_value(&counted).is_ok_and(|value| is_small(&value))
 }
 

@@ -21,7 +21,7 @@ struct OtgRoute {
 }
 
 /// All requests.
-static ROUTES: [OtgRoute; 12] = [
+static ROUTES: [OtgRoute; 9] = [
     OtgRoute {
         path: "/config",
         handler: || {
@@ -107,20 +107,10 @@ static ROUTES: [OtgRoute; 12] = [
         path: "/capabilities/version",
         handler: || get(async || Json(wb_otg::version(env!("CARGO_PKG_VERSION")))),
     },
-    // Paths of versions before 0.12, and others that no version has.
-    OtgRoute {
-        path: "/control/{*rest}",
-        handler: || any(unknown),
-    },
-    OtgRoute {
-        path: "/results/{*rest}",
-        handler: || any(unknown),
-    },
-    OtgRoute {
-        path: "/monitor/{*rest}",
-        handler: || any(unknown),
-    },
 ];
+
+/// Paths of versions before 0.12, and others that no version has.
+const UNKNOWN: [&str; 3] = ["/control/{*rest}", "/results/{*rest}", "/monitor/{*rest}"];
 
 /// The router for OTG clients.
 pub(crate) fn router(otg: &Otg, access: &Access) -> Router<App> {
