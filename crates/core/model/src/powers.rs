@@ -230,7 +230,7 @@ mod tests {
         traffic[].stream[].name traffic[].stream[].size traffic[].stream[].rate traffic[].stream[].gap
         traffic[].stream[].src traffic[].stream[].dst traffic[].stream[].sport traffic[].stream[].dport
         traffic[].stream[].src_mac traffic[].stream[].dst_mac traffic[].stream[].vlan[] traffic[].stream[].payload
-        traffic[].stream[].vary[]
+        traffic[].stream[].headers traffic[].stream[].start traffic[].stream[].vary[]
         device[].port device[].settings.name device[].settings.delay device[].settings.dst_min device[].settings.dst_max
         device[].settings.src_min device[].settings.src_max device[].settings.src6 device[].settings.dst6
         device[].settings.dst6_min device[].settings.dst6_max device[].settings.src_mac device[].settings.dst_mac

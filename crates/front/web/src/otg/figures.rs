@@ -1,10 +1,10 @@
 //! Metrics: figures of flows, from their run, and of ports, from their interfaces.
 
-use std::{sync::Arc, time::Instant};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use serde_json::Value;
 use wb_machine::LinkCounters;
-use wb_model::report::{JobReport, Report, StreamReport};
+use wb_model::report::{JobReport, StreamReport};
 use wb_otg::{Config, Flow, FlowFigures, LatencyFigures, MetricsRequest, PortFigures, Transmit};
 use wb_runs::JobsSoFar;
 
@@ -16,37 +16,63 @@ const FLIGHT_NS: u64 = 500_000_000;
 const RATE_SECONDS: f64 = 0.25;
 const FCS: u64 = 4;
 
+/// Streams by the name of their flow, each with its job.
+type Streams<'r> = BTreeMap<&'r str, Vec<(&'r JobReport, &'r StreamReport)>>;
+
+fn streams_of(jobs: &[JobReport]) -> Streams<'_> {
+    let mut streams = Streams::new();
+    for job in jobs {
+        for stream in &job.streams {
+            let own = streams.entry(stream.name.as_str()).or_default();
+            own.push((job, stream));
+        }
+    }
+    streams
+}
+
+/// Streams of a run at a moment, in ns since its start.
+struct Moment<'r> {
+    elapsed_ns: u64,
+    streams: Streams<'r>,
+}
+
+fn moments(seen: &[JobsSoFar]) -> Vec<Moment<'_>> {
+    let all = seen.iter().map(|seen| Moment {
+        elapsed_ns: seen.elapsed_ns,
+        streams: streams_of(&seen.jobs),
+    });
+    all.collect()
+}
+
 /// Sums of the streams of a flow.
-fn sums(flow: &Flow, jobs: &[JobReport]) -> FlowFigures {
+fn sums(flow: &Flow, streams: &Streams<'_>) -> FlowFigures {
     let mut figures = FlowFigures::default();
     let (mut samples, mut sum) = (0, 0.0);
     let mut latency: Option<(i64, i64)> = None;
-    for job in jobs {
-        for stream in job.streams.iter().filter(|s| s.name == flow.name) {
-            // Frames without a tag are those of the only stream.
-            let received = match (stream.totals.received_frames, job.streams.len()) {
-                (None, 1) => &job.totals,
-                _ => &stream.totals,
-            };
-            let sent = &stream.totals;
-            figures.frames_tx += sent.offered_frames.unwrap_or(0);
-            figures.bytes_tx += sent.offered_octets.unwrap_or(0);
-            figures.frames_rx += received.received_frames.unwrap_or(0);
-            figures.bytes_rx += received.received_octets.unwrap_or(0);
-            figures.duplicates += received.duplicate_frames.unwrap_or(0);
-            add_times(&mut figures, stream);
-            if let (Some(min), Some(max), Some(mean)) = (
-                stream.latency_ns.min,
-                stream.latency_ns.max,
-                stream.latency_ns.mean,
-            ) {
-                let known = latency.unwrap_or((min, max));
-                latency = Some((known.0.min(min), known.1.max(max)));
-                samples += stream.latency_ns.samples;
-                #[allow(clippy::cast_precision_loss)]
-                let whole = mean * stream.latency_ns.samples as f64;
-                sum += whole;
-            }
+    for (job, stream) in streams.get(flow.name.as_str()).into_iter().flatten() {
+        // Frames without a tag are those of the only stream.
+        let received = match (stream.totals.received_frames, job.streams.len()) {
+            (None, 1) => &job.totals,
+            _ => &stream.totals,
+        };
+        let sent = &stream.totals;
+        figures.frames_tx += sent.offered_frames.unwrap_or(0);
+        figures.bytes_tx += sent.offered_octets.unwrap_or(0);
+        figures.frames_rx += received.received_frames.unwrap_or(0);
+        figures.bytes_rx += received.received_octets.unwrap_or(0);
+        figures.duplicates += received.duplicate_frames.unwrap_or(0);
+        add_times(&mut figures, stream);
+        if let (Some(min), Some(max), Some(mean)) = (
+            stream.latency_ns.min,
+            stream.latency_ns.max,
+            stream.latency_ns.mean,
+        ) {
+            let known = latency.unwrap_or((min, max));
+            latency = Some((known.0.min(min), known.1.max(max)));
+            samples += stream.latency_ns.samples;
+            #[allow(clippy::cast_precision_loss)]
+            let whole = mean * stream.latency_ns.samples as f64;
+            sum += whole;
         }
     }
     figures.due_frames = figures.frames_tx;
@@ -66,25 +92,20 @@ fn add_times(figures: &mut FlowFigures, stream: &StreamReport) {
     figures.last_ns = figures.last_ns.max(stream.last_rx_ns);
 }
 
-/// Figures of a flow that has ended.
-fn final_figures(flow: &Flow, report: &Report) -> FlowFigures {
-    sums(flow, &report.jobs)
-}
-
 /// Figures of a flow during its run, from the figures of about the last second.
 #[allow(clippy::cast_precision_loss)]
-fn live_figures(flow: &Flow, seen: &[JobsSoFar]) -> FlowFigures {
+fn live_figures(flow: &Flow, seen: &[Moment<'_>]) -> FlowFigures {
     let Some(now) = seen.last() else {
         return FlowFigures {
             transmit: Transmit::Started,
             ..FlowFigures::default()
         };
     };
-    let mut figures = sums(flow, &now.jobs);
+    let mut figures = sums(flow, &now.streams);
     let before = &seen[..seen.len() - 1];
     let (since_ns, base) = before.first().map_or_else(
         || (0, FlowFigures::default()),
-        |first| (first.elapsed_ns, sums(flow, &first.jobs)),
+        |first| (first.elapsed_ns, sums(flow, &first.streams)),
     );
     let seconds = now.elapsed_ns.saturating_sub(since_ns) as f64 / 1e9;
     let rate = |new: u64, old: u64| new.saturating_sub(old) as f64 / seconds.max(1e-9);
@@ -92,7 +113,7 @@ fn live_figures(flow: &Flow, seen: &[JobsSoFar]) -> FlowFigures {
     figures.rx_pps = rate(figures.frames_rx, base.frames_rx);
     let old = before.iter().rev();
     let mut old = old.filter(|at| now.elapsed_ns - at.elapsed_ns >= FLIGHT_NS);
-    let arrived = old.next().map(|at| sums(flow, &at.jobs));
+    let arrived = old.next().map(|at| sums(flow, &at.streams));
     figures.due_frames = arrived.map_or(0, |at| at.frames_tx);
     // All frames were sent, and those in flight have arrived.
     let is_over = flow.count.is_some_and(|count| figures.due_frames >= count);
@@ -104,8 +125,8 @@ fn live_figures(flow: &Flow, seen: &[JobsSoFar]) -> FlowFigures {
 }
 
 /// Returns true if a flow has sent all its frames.
-fn is_sent(flow: &Flow, seen: &[JobsSoFar]) -> bool {
-    let now = seen.last().map(|now| sums(flow, &now.jobs));
+fn is_sent(flow: &Flow, seen: &[Moment<'_>]) -> bool {
+    let now = seen.last().map(|now| sums(flow, &now.streams));
     let sent = now.map_or(0, |figures| figures.frames_tx);
     flow.count.is_some_and(|count| sent >= count)
 }
@@ -118,6 +139,8 @@ impl Inner {
             return Some(active);
         }
         let report = self.runs.report(&active.run.id);
+        let jobs = report.map(|report| report.jobs).unwrap_or_default();
+        let streams = streams_of(&jobs);
         let mut state = self.state();
         let is_same = |own: &ActiveFlows| Arc::ptr_eq(&own.run, &active.run);
         if state.active.as_ref().is_some_and(is_same) {
@@ -128,11 +151,7 @@ impl Inner {
                 .iter()
                 .filter(|f| active.flows.contains(&f.name))
             {
-                let figures = match &report {
-                    Some(report) => final_figures(flow, report),
-                    None => FlowFigures::default(),
-                };
-                state.ended.insert(flow.name.clone(), figures);
+                state.ended.insert(flow.name.clone(), sums(flow, &streams));
             }
         }
         None
@@ -151,8 +170,10 @@ impl Inner {
         if request.names.is_empty() {
             flows.extend(config.flows.iter().filter(|flow| flow.has_metrics));
         }
+        let all = config.flows.iter().filter(|_| !request.names.is_empty());
+        let known: BTreeMap<&str, &Flow> = all.map(|flow| (flow.name.as_str(), flow)).collect();
         for (n, name) in request.names.iter().enumerate() {
-            let flow = config.flow(name);
+            let flow = known.get(name.as_str()).copied();
             let unknown = || unknown_name(&format!("flow.flow_names[{n}]"), name);
             flows.push(flow.ok_or_else(unknown)?);
         }
@@ -160,6 +181,7 @@ impl Inner {
             let own = config.flows.iter();
             let mut own = own.filter(|flow| active.flows.contains(&flow.name));
             let seen = active.run.jobs();
+            let seen = moments(&seen);
             // Frames in flight still arrive: the final figures are there soon.
             if own.all(|flow| is_sent(flow, &seen)) {
                 wait_until(PATIENCE / 4, || self.has_ended(&active.run));
@@ -167,6 +189,7 @@ impl Inner {
         }
         let active = self.settle();
         let seen = active.as_ref().map(|active| active.run.jobs());
+        let seen = seen.as_deref().map(moments);
         let state = self.state();
         let rows = flows.into_iter().map(|flow| {
             let active = active.as_ref().filter(|a| a.flows.contains(&flow.name));

@@ -115,12 +115,15 @@ const UNKNOWN: [&str; 3] = ["/control/{*rest}", "/results/{*rest}", "/monitor/{*
 /// The router for OTG clients.
 pub(crate) fn router(otg: &Otg, access: &Access) -> Router<App> {
     let mut router = Router::<Otg>::new();
-    for route in &ROUTES {
-        let handler = (route.handler)()
-            .fallback(async || OtgError::new(405, "this method is not known here").into_response());
+    let known = ROUTES.iter().map(|route| {
+        let refused = async || OtgError::new(405, "this method is not known here").into_response();
+        (route.path, (route.handler)().fallback(refused))
+    });
+    let unknown = UNKNOWN.map(|path| (path, any(unknown)));
+    for (path, handler) in known.chain(unknown) {
         let clients = (otg.clone(), access.clone());
         let handler = handler.layer(middleware::from_fn_with_state(clients, access::admit));
-        router = router.route(route.path, handler);
+        router = router.route(path, handler);
     }
     router.with_state(otg.clone())
 }

@@ -118,7 +118,11 @@ impl Inner {
         }
         let meta = self.runs.get(&run.id);
         if let Some(meta) = meta.filter(|meta| meta.started.is_none()) {
-            return Err(OtgError::new(409, meta.reason));
+            let reason = match meta.reason.contains("i-own-this-network") {
+                true => format!("{}; this server would need --allow leave", meta.reason),
+                false => meta.reason,
+            };
+            return Err(OtgError::new(409, reason));
         }
         {
             let mut state = self.state();
@@ -249,7 +253,7 @@ fn refused(refusal: &Refusal) -> OtgError {
         }
         Refusal::Powers(powers) => {
             let used = powers.iter();
-            used.map(|used| format!("{}: needs --allow {}", used.place, used.power.name()))
+            used.map(|used| format!("{}: needs the power {}", used.place, used.power.name()))
                 .collect()
         }
         Refusal::Held(held) => {

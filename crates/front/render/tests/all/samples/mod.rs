@@ -210,6 +210,7 @@ pub(crate) fn lossy() -> Report {
                     unsent_frames: Some(0),
                     ..Totals::default()
                 },
+                ..StreamReport::default()
             }],
             ..JobReport::default()
         }],
