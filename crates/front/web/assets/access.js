@@ -22,8 +22,8 @@ export function open(root, { signal }) {
     const role = h("select", { id: "token-role" }, h("option", { value: "read" }, "read: see everything"),
       h("option", { value: "run", selected: true }, "run: also start and stop runs"), h("option", { value: "admin" }, "admin: also delete runs and make tokens"));
     const expires = h("select", { id: "token-expires" }, [["1d", "in a day"], ["30d", "in 30 days"], ["90d", "in 90 days"], ["", "never"]].map(([value, text]) => h("option", { value, selected: value === "90d" }, text)));
-    const form = h("form", { class: "filters" }, h("label", { for: "token-name" }, "Name"), name, h("label", { for: "token-role" }, "Role"), role,
-      h("label", { for: "token-expires" }, "Expires"), expires, h("button", { class: "primary" }, "Make a token"));
+    const form = h("form", { class: "filters" }, h("label", {}, "Name ", name), h("label", {}, "Role ", role),
+      h("label", {}, "Expires ", expires), h("button", { class: "primary" }, "Make a token"));
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       try {

@@ -38,6 +38,7 @@ export function tone(word) {
   if (["pass", "ok", "good"].includes(word)) return "good";
   if (["fail", "invalid", "refused", "problem", "bad"].includes(word)) return "bad";
   if (["incomplete", "warn"].includes(word)) return "doubt";
+  if (["preparing", "armed", "running", "draining"].includes(word)) return "live";
   return "";
 }
 

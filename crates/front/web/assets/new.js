@@ -8,7 +8,7 @@ import { link } from "./ports.js";
 
 export const title = "New run";
 
-const PAUSE = 350, WAIT = "30s", OTHER = "\u0000other";
+const PAUSE = 350, WAIT = "30s", OTHER = "?other";
 // True if a server that grants this permits the use of a power.
 function permits({ commands, leave, files }, { power, value }) {
   return { commands, leaves: leave, reads: files, writes: files || !value.includes("/") }[power];
@@ -40,7 +40,7 @@ export function open(root, { query, signal }) {
         h("label", { class: "check" }, wait, "Wait up to 30 s if the ports are in use"),
         start)),
     h("div", { class: "right" },
-      h("div", { class: "filters" }, h("label", { for: "file" }, "File"), file, h("label", { for: "examples" }, "Example"), examples),
+      h("div", { class: "filters" }, h("label", {}, "Open a file ", file), h("label", {}, "Example ", examples)),
       problems, h("label", { for: "toml" }, "Plan as TOML"), toml, tomlState));
   root.append(h("h1", {}, "New run"), form);
   for (const field of FIELDS) (field.more ? more : basic).append(row(field));

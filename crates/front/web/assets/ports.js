@@ -28,28 +28,22 @@ function findings(port) {
       one.fix && h("span", { class: "fix" }, h("code", {}, one.fix), h("button", { type: "button", class: "quiet", "data-do": "copy", "data-text": one.fix, "aria-label": `Copy ${one.fix}` }, "Copy"))))));
 }
 
-const fact = (name, value) => value && h("div", {}, h("dt", {}, name), h("dd", {}, value));
+const fact = (name, value, kind) => value && h("div", { class: kind }, h("dt", {}, name), h("dd", {}, value));
 
 const card = (port) => h("article", { class: "box", "data-key": port.locator },
-  h("header", {}, h("h3", {}, port.locator.split("/").at(-1)), h("span", { class: `badge ${link(port) === "up" ? "good" : "doubt"}` }, link(port))),
+  h("header", {}, h("h3", {}, port.locator), h("span", { class: `badge ${link(port) === "up" ? "good" : "doubt"}` }, link(port))),
   h("dl", { class: "facts" },
-    fact("Used by", holder(port.held_by)), fact("Locator", h("code", {}, port.locator)), fact("Speed", port.speed_bps ? bitRate(port.speed_bps) : "not known"),
-    fact("Driver", port.driver ?? "–"), fact("Connected to", port.peer), fact("MAC", port.mac), fact("MTU", `${port.mtu} B`),
-    fact("Addresses", port.addresses.length ? port.addresses.join(", ") : "none")),
+    fact("Used by", holder(port.held_by), port.held_by && "long"), fact("Speed", port.speed_bps ? bitRate(port.speed_bps) : "not known"), fact("Driver", port.driver ?? "–"),
+    fact("Connected to", port.peer), fact("MAC", port.mac), fact("MTU", `${port.mtu} B`),
+    fact("Addresses", port.addresses.length ? port.addresses.join(", ") : "none", "long")),
   findings(port));
 
 export function open(root, { signal }) {
   const list = h("div", {}, h("p", { class: "muted" }, "Reading the ports …"));
-  root.append(h("h1", {}, "Ports"), h("p", { class: "muted" }, "Interfaces that runs may use. Names with a slash are in a network namespace."), list);
+  root.append(h("h1", {}, "Ports"), h("p", { class: "muted" }, "Interfaces that runs may use. Of a name with a slash, the first part is a network namespace."), list);
 
   function draw(ports) {
-    const nodes = new Map();
-    for (const port of ports) {
-      const node = port.locator.includes("/") ? port.locator.split("/")[0] : "";
-      nodes.set(node, [...nodes.get(node) ?? [], port]);
-    }
-    show(list, ports.length ? [...nodes].map(([node, own]) => h("section", { "data-key": `node ${node}` },
-      h("h2", {}, node ? `Namespace ${node}` : "This host"), h("div", { class: "cards" }, own.map(card))))
+    show(list, ports.length ? h("div", { class: "cards" }, ports.map(card))
       : h("p", {}, "The server offers no ports. ", h("code", {}, "wirebench lab up pair"), " makes two; ", h("code", {}, "--ports"), " of the server may exclude others."));
   }
 

@@ -59,7 +59,7 @@ export function open(root, { id, signal }) {
   const head = h("div", { class: "run-head" }), body = h("div", { class: "report" });
   const rate = h("input", { type: "number", id: "rate", min: 1, max: 10000, value: 100 });
   const steering = h("form", { class: "filters", hidden: true },
-    h("label", { for: "rate" }, "Rate, % of the plan"), rate, h("button", {}, "Set"),
+    h("label", {}, "Rate, % of the plan ", rate), h("button", {}, "Set"),
     h("button", { type: "button", "data-do": "pause" }, "Pause"), h("button", { type: "button", "data-do": "resume" }, "Resume at 100 %"));
   root.append(head, steering, body);
   let run = null, files = [], events = null, isStopping = false, shownAt = 0, timer = 0;

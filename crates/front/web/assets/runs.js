@@ -17,7 +17,7 @@ export function open(root, { signal }) {
   const filter = h("input", { type: "search", id: "filter", placeholder: "name, port, kind, reason" });
   const verdict = h("select", { id: "verdict" }, h("option", { value: "" }, "any"), WORDS.map((word) => h("option", {}, word)));
   const filters = h("div", { class: "filters", hidden: true },
-    h("label", { for: "filter" }, "Filter"), filter, h("label", { for: "verdict" }, "Verdict"), verdict,
+    h("label", {}, "Filter ", filter), h("label", {}, "Verdict ", verdict),
     h("span", { id: "compare" }));
   const current = h("div", { class: "cards" }), history = h("div", {});
   root.append(h("h1", {}, "Runs"), current, filters, history);
@@ -114,10 +114,10 @@ export function open(root, { signal }) {
     h("span", { role: "cell" }, badge(outcome(run))),
     h("span", { role: "cell", class: "what" },
       h("a", { href: `#/run/${run.id}` }, titleOf(run)),
-      h("span", { class: "muted" }, run.name ? ` ${run.kind} · ${run.target || (run.ports ?? []).join(", ")}` : ""),
+      run.name && h("span", { class: "muted" }, `${run.kind} · ${run.target || (run.ports ?? []).join(", ")}`),
       tone(outcome(run)) !== "good" && run.reason && h("span", { class: "reason", title: run.reason }, run.reason)),
     h("span", { role: "cell", class: "figures-cell" }, figures((run.figures ?? []).slice(0, 4))),
-    h("span", { role: "cell", class: "muted time" }, when(run.started ?? run.requested), run.started && ` · ${duration(run.elapsed_ns)}`),
+    h("span", { role: "cell", class: "muted time" }, when(run.started ?? run.requested), run.started && h("span", {}, `took ${duration(run.elapsed_ns)}`)),
     h("span", { role: "cell" }, may("admin") && h("button", { type: "button", class: "quiet", "data-do": "remove", "data-id": run.id, "aria-label": `Delete ${titleOf(run)}` }, "Delete")));
 
   async function attempt(work) {
