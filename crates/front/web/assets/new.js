@@ -191,8 +191,8 @@ export function open(root, { query, signal }) {
       return;
     }
     if (concerns.length && !isolated.checked) {
+      isolated.setAttribute("aria-invalid", "true");
       isolated.focus();
-      notify("Please answer the question about the network first.");
       return;
     }
     start.disabled = true;

@@ -90,6 +90,7 @@ function setKind(plan, kind, kept) {
   plan.kind = kind;
   delete plan.procedure;
   if (!special) {
+    if (preset === "conformance") delete stream(plan).ttl;
     put(job(plan), "duration", kept.duration ?? "10s");
     put(stream(plan), "size", kept.size);
     put(stream(plan), "rate", kept.rate ?? "10kpps");

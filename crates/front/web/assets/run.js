@@ -161,18 +161,21 @@ export function open(root, { id, signal }) {
     turnNow();
   }
 
-  const steer = (wish) => attempt(() => post(`${path}/steer`, wish));
+  const steer = (wish, text) => attempt(async () => {
+    await post(`${path}/steer`, wish);
+    notify(text, false);
+  });
   onActions(root, {
     stop: () => attempt(async () => {
       await post(`${path}/stop`, { how: isStopping ? "now" : "drain" });
       isStopping = true;
     }),
-    pause: () => steer({ pause: true }),
-    resume: () => { rate.value = 100; steer({ rate: 1 }); },
+    pause: () => steer({ pause: true }, "Paused: nothing new is started."),
+    resume: () => { rate.value = 100; steer({ rate: 1 }, "The rate is that of the plan."); },
   }, signal);
   steering.addEventListener("submit", (event) => {
     event.preventDefault();
-    steer({ rate: Number(rate.value) / 100 });
+    steer({ rate: Number(rate.value) / 100 }, `The rate is ${rate.value} % of the plan.`);
   });
   // The fragment of the address belongs to the views, so the page goes to sections of the report itself.
   body.addEventListener("click", (event) => {
