@@ -36,6 +36,19 @@ class Plots {
     }
   }
 
+  // Moves the first plots over time above the tables, where they are seen without a search. Later ones are details.
+  raise(root, { plots }) {
+    let first = null;
+    plots.forEach(({ x }, n) => {
+      const figure = root.querySelector(`#plot-${n}`)?.closest("figure");
+      if (!figure || x.kind !== "linear" || x.unit !== "s") return;
+      let section = figure;
+      while (section && section.nodeName !== "H2") section = section.previousElementSibling;
+      first ??= section;
+      if (section === first) figure.classList.add("first");
+    });
+  }
+
   // Draws all plots anew, in the colours of now.
   redraw() {
     for (const [place, shown] of this.drawn) {
@@ -86,7 +99,9 @@ export function open(root, { id, signal }) {
     if (signal.aborted) return;
     draw();
     showReport(body, view.body ?? "");
-    plots.update(body, view.data ?? { xs: [], plots: [] });
+    const data = view.data ?? { xs: [], plots: [] };
+    if (run.state !== "ended") plots.raise(body, data);
+    plots.update(body, data);
     if (run.state === "ended") unfollow();
     else follow();
   }
