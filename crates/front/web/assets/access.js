@@ -43,8 +43,8 @@ export function open(root, { signal }) {
       const list = await get("tokens");
       if (signal.aborted) return;
       show(tokens, h("div", { class: "wide" }, h("table", { class: "t" },
-        h("thead", {}, h("tr", {}, ["Name", "Role", "Made", "Expires", ""].map((text) => h("th", {}, text)))),
-        h("tbody", {}, list.map((token) => h("tr", { "data-key": token.id }, h("td", {}, token.name), h("td", {}, token.role), h("td", {}, when(token.created)), h("td", {}, token.expires ? when(token.expires) : "never"),
+        h("thead", {}, h("tr", {}, ["Name", "Role", "Expires", ""].map((text) => h("th", {}, text)))),
+        h("tbody", {}, list.map((token) => h("tr", { "data-key": token.id }, h("td", {}, token.name), h("td", {}, token.role), h("td", {}, token.expires ? when(token.expires) : "never"),
           h("td", {}, h("button", { type: "button", class: "quiet", "data-do": "revoke", "data-id": token.id, "aria-label": `Revoke ${token.name}` }, "Revoke"))))))));
     } catch (failure) {
       notify(failure.text);

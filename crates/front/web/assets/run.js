@@ -8,12 +8,6 @@ export const title = "Run";
 const FORMS = [["html", "page"], ["markdown", "Markdown"], ["csv", "CSV"], ["text", "text"], ["json", "JSON"], ["junit", "JUnit"]];
 const LEAST_INTERVAL = 1000, LONGEST_INTERVAL = 3000, KEPT_MESSAGES = 20;
 
-// True if the rate of a run can change: all that it sends are the loads of clients.
-function isSteerable(plan) {
-  const others = ["device", "http", "socket"].some((kind) => plan[kind]?.length) || plan.traffic?.some((job) => job.tx);
-  return Boolean(plan.load?.some((load) => load.end !== "server")) && !others && !plan.procedure;
-}
-
 // Plots of a report. Those that are still wanted stay, with their zoom.
 class Plots {
   drawn = new Map();
@@ -77,26 +71,16 @@ export function open(root, { id, signal }) {
   root.append(head, steering, body);
   let run = null, files = [], events = null, isStopping = false, shownAt = 0, timer = 0;
 
-  async function describe() {
-    run = { ...run, ...await get(path) };
-    if (run.state !== "ended") {
-      steering.hidden = !may("run") || !isSteerable(await get(`${path}/plan`));
-      return;
-    }
-    steering.hidden = true;
-    files = await get(`${path}/files`);
-  }
-
   async function refresh() {
     clearTimeout(timer);
     timer = 0;
     shownAt = Date.now();
     const view = await get(`${path}/view`);
     if (signal.aborted) return;
-    const hasChanged = run?.state !== view.state;
-    run = { ...run, ...view };
-    if (hasChanged) await describe();
+    run = view;
+    if (run.state === "ended") files = await get(`${path}/files`);
     if (signal.aborted) return;
+    steering.hidden = !run.can_be_steered || !may("run");
     draw();
     showReport(body, view.body ?? "");
     const data = view.data ?? { xs: [], plots: [] };
@@ -170,7 +154,6 @@ export function open(root, { id, signal }) {
     try {
       await work();
     } catch (failure) {
-      if (failure.status === 409 && !steering.hidden) steering.hidden = true;
       notify(failure.text);
     }
     turnNow();
