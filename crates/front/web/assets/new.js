@@ -151,8 +151,8 @@ export function open(root, { query, signal }) {
     const list = failure ? failure.problems.length ? failure.problems : [{ place: "", what: failure.message }] : [];
     for (const problem of list) {
       const field = fieldOf(problem, used, valueOf);
-      // A plan in TOML that cannot be read leaves the form as it was.
-      if (!field || (!byForm && problem.place.startsWith("plan"))) {
+      // TOML with problems leaves the form as it was.
+      if (!field || !byForm) {
         left.push(problem);
         continue;
       }
@@ -213,11 +213,11 @@ export function open(root, { query, signal }) {
     }
   }
 
-  // Two ports for a first trial: the ends of one link in namespaces of tests, if there are such.
+  // Two ports for a first trial: the ends of one link in namespaces of tests, free ones first.
   function suggested() {
-    const free = ports.filter((port) => port.up && port.carrier && !port.held_by && port.locator.includes("/"));
-    const first = free.find((port) => free.some((other) => other.locator === port.peer)) ?? free[0];
-    const second = free.find((port) => port.locator === first?.peer) ?? free.find((port) => port !== first);
+    const good = ports.filter((port) => port.up && port.carrier && port.locator.includes("/")).sort((a, b) => Boolean(a.held_by) - Boolean(b.held_by));
+    const first = good.find((port) => good.some((other) => other.locator === port.peer)) ?? good[0];
+    const second = good.find((port) => port.locator === first?.peer) ?? good.find((port) => port !== first);
     return [first?.locator ?? "", second?.locator ?? ""];
   }
 
@@ -226,6 +226,12 @@ export function open(root, { query, signal }) {
     for (const field of FIELDS.filter((field) => field.type === "port")) {
       rows.get(field).input.replaceChildren(h("option", { value: "" }, ports.length ? "choose a port" : "no ports found"), ...ports.map(option), h("option", { value: OTHER }, "another one, by its name …"));
     }
+  }
+
+  // An example for this host: ports that it does not have become two that it has.
+  function withOwnPorts(text) {
+    const known = new Set(ports.map((port) => port.locator)), own = suggested().filter(Boolean);
+    return text.replace(/^(locator = )"([^":]+)"/gm, (line, key, locator) => (known.has(locator) || !own.length ? line : `${key}"${own.shift()}"`));
   }
 
   function take(text) {
@@ -291,7 +297,7 @@ export function open(root, { query, signal }) {
     toml.setSelectionRange(from, from + (lines[line - 1] ?? "").length);
   });
   file.addEventListener("change", () => attempt(async () => take(await file.files[0].text())));
-  examples.addEventListener("change", () => { if (examples.value) take(examples.value); });
+  examples.addEventListener("change", () => { if (examples.value) take(withOwnPorts(examples.value)); });
   signal.addEventListener("abort", () => {
     clearTimeout(timer);
     if (may("run") && !start.disabled) draft = { plan, isOfForm, name: name.value, toml: toml.value };

@@ -164,5 +164,6 @@ export function fieldOf({ place, what }, fields, valueOf) {
   const names = [...last, what.split(/[ :]/)[0].split(".").at(-1)];
   const named = fields.find(({ name, keys = [name] }) => names.some((word) => keys.includes(word)));
   if (named) return named;
-  return fields.find((field) => { const value = valueOf(field); return value && what.includes(`"${value}"`); });
+  const isQuoted = (text) => text && what.includes(`"${text}"`);
+  return fields.find((field) => isQuoted(valueOf(field))) ?? fields.find((field) => list(String(valueOf(field))).some(isQuoted));
 }
