@@ -50,7 +50,7 @@ export const outcome = (run) => (run.state !== "ended" ? run.state : run.verdict
 export const title = (run) => run.name || `${run.kind} ${run.target || (run.ports ?? []).join(", ")}`.trim();
 
 // Main figures of a run, in a row.
-export const figures = (list) => h("dl", { class: "figures" }, (list ?? []).map((figure) =>
+export const figures = (list) => h("dl", { class: "figures" }, (list ?? []).filter((figure) => figure.value).map((figure) =>
   h("div", { class: tone(figure.tone) }, h("dt", {}, figure.label), h("dd", {}, figure.value))));
 
 export const bar = (run) => h("div", { class: "bar" },

@@ -111,11 +111,10 @@ export function open(root, { id, signal }) {
 
   function follow() {
     // The browser connects again by itself, unless the server refused.
-    if (events && events.readyState !== EventSource.CLOSED) return;
+    if (document.hidden || (events && events.readyState !== EventSource.CLOSED)) return;
     events = new EventSource(`/api/v1/${path}/events`);
     const on = (name, work) => events.addEventListener(name, work);
-    for (const name of ["state", "resync", "report"]) on(name, refreshSoon);
-    on("snapshot", () => { if (!document.hidden) refreshSoon(); });
+    for (const name of ["state", "snapshot", "resync", "report"]) on(name, refreshSoon);
     on("message", (event) => {
       let text = event.data;
       try { text = JSON.parse(event.data).text ?? text; } catch { /* it is text */ }
@@ -183,6 +182,8 @@ export function open(root, { id, signal }) {
     body.querySelector(`[id="${link.getAttribute("href").slice(1)}"]`)?.scrollIntoView();
   });
   document.addEventListener("wb-colours", () => plots.redraw(), { signal });
+  // A browser has few connections to one server for all its tabs.
+  document.addEventListener("visibilitychange", () => { if (document.hidden) unfollow(); }, { signal });
   addEventListener("resize", () => plots.fit(), { signal });
   signal.addEventListener("abort", () => { clearTimeout(timer); unfollow(); plots.clear(); });
   const turnNow = repeat(turn, signal);

@@ -115,7 +115,7 @@ export function open(root, { signal }) {
     h("span", { role: "cell", class: "what" },
       h("a", { href: `#/run/${run.id}` }, titleOf(run)),
       run.name && h("span", { class: "muted" }, `${run.kind} · ${run.target || (run.ports ?? []).join(", ")}`),
-      tone(outcome(run)) !== "good" && run.reason && h("span", { class: "reason", title: run.reason }, run.reason)),
+      ["bad", "doubt"].includes(tone(outcome(run))) && run.reason && h("span", { class: "reason", title: run.reason }, run.reason)),
     h("span", { role: "cell", class: "figures-cell" }, figures((run.figures ?? []).slice(0, 8))),
     h("span", { role: "cell", class: "muted time" }, when(run.started ?? run.requested), run.started && h("span", {}, `took ${duration(run.elapsed_ns)}`)),
     h("span", { role: "cell" }, may("admin") && h("button", { type: "button", class: "quiet", "data-do": "remove", "data-id": run.id, "aria-label": `Delete ${titleOf(run)}` }, "Delete")));
