@@ -24,7 +24,7 @@ function findings(port) {
   const isBad = counts.some(([level]) => level === "problem");
   return h("details", { open: isBad, "data-key": "findings" },
     h("summary", {}, "Checks: ", counts.map(([level, n]) => [badge(level), ` ${n} `])),
-    h("ul", { class: "findings" }, list.map((one) => h("li", {}, badge(one.level), " ", one.text,
+    h("ul", { class: "findings" }, list.map((one) => h("li", {}, badge(one.level), ` ${one.topic}: `, one.text,
       one.fix && h("span", { class: "fix" }, h("code", {}, one.fix), h("button", { type: "button", class: "quiet", "data-do": "copy", "data-text": one.fix, "aria-label": `Copy ${one.fix}` }, "Copy"))))));
 }
 
