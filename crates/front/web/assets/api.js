@@ -1,4 +1,4 @@
-// Requests to the server, and who makes them.
+// Requests to the server, and the user of the page.
 
 const ROLES = ["read", "run", "admin"];
 
@@ -6,10 +6,10 @@ const ROLES = ["read", "run", "admin"];
 export const session = { name: "", role: "read", authenticated: true };
 export const may = (role) => ROLES.indexOf(session.role) >= ROLES.indexOf(role);
 
-// Changes that this page has made as lines for a shell, the last one first.
+// Changes that this page has made, as lines for a shell, the newest first.
 export const actions = [];
 
-// A request that failed; `problems`, `held` and `concerns` as the server sent them.
+// A request that failed, with `problems`, `held` and `concerns` of the answer.
 export class Failure extends Error {
   constructor(status, body) {
     super(body.error || `the server answered with status ${status}`);
@@ -32,7 +32,7 @@ export function curl(method, path, body) {
   return [...parts, quoted(`${location.origin}/api/v1/${path}`)].join(" ");
 }
 
-const tellConnection = (isUp) => document.dispatchEvent(new CustomEvent("wb-connection", { detail: isUp }));
+const reportConnection = (isUp) => document.dispatchEvent(new CustomEvent("wb-connection", { detail: isUp }));
 
 function parsed(text) {
   try { return JSON.parse(text); } catch { return null; }
@@ -52,10 +52,10 @@ export async function request(method, path, body, { accept, isUnlisted } = {}) {
     response = await fetch(`/api/v1/${path}`, options);
     text = await response.text();
   } catch {
-    tellConnection(false);
+    reportConnection(false);
     throw new Failure(0, { error: "the server does not answer" });
   }
-  tellConnection(true);
+  reportConnection(true);
   if (response.ok) return accept ? text : parsed(text);
   if (response.status === 401 && path !== "login") document.dispatchEvent(new Event("wb-signed-out"));
   throw new Failure(response.status, parsed(text) ?? { error: text.slice(0, 200) });

@@ -53,7 +53,7 @@ function route() {
   if (!isFirst) main.focus({ preventScroll: true });
 }
 
-// Asks for a token. `failure` tells why the last one did not do.
+// Shows the form for a token. `failure` is the reason why the last attempt failed.
 function signIn(failure) {
   session.name = "";
   begin("Sign in");

@@ -71,7 +71,7 @@ export function show(parent, ...children) {
   updateChildren(parent, h("div", {}, ...children));
 }
 
-// The same with HTML that the server made and escaped: the body of a report.
+// Makes the body of a report the contents of `parent`. The server made and escaped this HTML.
 export function showReport(parent, html) {
   const template = document.createElement("template");
   template.innerHTML = html;
@@ -86,7 +86,7 @@ export function onActions(root, actions, signal) {
   }, { signal });
 }
 
-// True at the second click within three seconds. Used before something is lost.
+// Returns true at the second click within three seconds. Used before data is lost.
 export function isConfirmed(button, question) {
   if (button.dataset.asked) return true;
   const text = button.textContent;
@@ -99,7 +99,7 @@ export function isConfirmed(button, question) {
   return false;
 }
 
-// Repeats `work`, which returns the time until the next turn in ms. Hidden pages do it rarely.
+// Repeats `work`, which returns the time until the next turn in ms. Turns are rare while the page is hidden.
 export function repeat(work, signal) {
   let timer, isBusy = false, isDue = false;
   async function turn() {
@@ -122,7 +122,7 @@ export function repeat(work, signal) {
   return turn;
 }
 
-// Shows a message until the next view, or for a while if nothing failed.
+// Shows an error until the next view, or a confirmation for 6 s.
 export function notify(text, isError = true) {
   const close = h("button", { type: "button", "aria-label": "Close this message", onclick: () => notice.remove() }, "×");
   const notice = h("div", { class: isError ? "notice bad" : "notice good", role: isError ? "alert" : "status" }, h("span", {}, text), close);

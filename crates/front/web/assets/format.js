@@ -44,7 +44,7 @@ export function tone(word) {
 
 export const badge = (word) => h("span", { class: `badge ${tone(word)}` }, word);
 
-// Last word on a run: its verdict, how it ended, or its state.
+// Verdict of a run; without a verdict, its end or its state.
 export const outcome = (run) => (run.state !== "ended" ? run.state : run.verdict ?? run.end ?? "ended");
 
 export const title = (run) => run.name || `${run.kind} ${run.target || (run.ports ?? []).join(", ")}`.trim();

@@ -14,7 +14,7 @@ function permits({ commands, leave, files }, { power, value }) {
   return { commands, leaves: leave, reads: files, writes: files || !value.includes("/") }[power];
 }
 
-// What the user had typed when the view was left.
+// State of the form when the view was left.
 let draft = null;
 
 export function open(root, { query, signal }) {
@@ -228,7 +228,7 @@ export function open(root, { query, signal }) {
     }
   }
 
-  // An example for this host: ports that it does not have become two that it has.
+  // Adapts an example to this host: unknown ports become two of its ports.
   function withOwnPorts(text) {
     const known = new Set(ports.map((port) => port.locator)), own = suggested().filter(Boolean);
     return text.replace(/^(locator = )"([^":]+)"/gm, (line, key, locator) => (known.has(locator) || !own.length ? line : `${key}"${own.shift()}"`));

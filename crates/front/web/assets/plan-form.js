@@ -1,8 +1,8 @@
-// Fields of the form for a plan: where each is in the plan, and which plans the form can show.
+// Fields of the form for a plan: the place of each in the plan, and the plans that the form can show.
 
 export const SIZES = ["64", "128", "256", "512", "1024", "1280", "1518"];
 
-// What the form can start. `suite` is what is special about a benchmark.
+// Kinds of runs that the form can start. Benchmarks have a `suite`.
 export const KINDS = [
   { kind: "trial", text: "Trial: one load for a fixed time" },
   { kind: "bench rfc2544", text: "RFC 2544: throughput, latency, loss, bursts", suite: { tests: ["throughput", "latency", "loss", "b2b"], sizes: SIZES } },
@@ -81,7 +81,7 @@ export function kindOf(plan) {
   return suite(plan) ? plan.kind : "trial";
 }
 
-// Makes another kind of run of the plan. `kept` remembers what only trials have.
+// Changes the kind of the run. `kept` holds the keys that only trials have.
 function setKind(plan, kind, kept) {
   if (kindOf(plan) === kind) return;
   const { suite: special } = KINDS.find((known) => known.kind === kind);

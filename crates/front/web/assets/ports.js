@@ -1,4 +1,4 @@
-// View of the ports: what each interface is, who uses it, and what limits measurements there.
+// View of the ports: facts about each interface, its user, and the limits for measurements there.
 import { get } from "./api.js";
 import { copy, h, notify, onActions, repeat, show } from "./dom.js";
 import { badge, bitRate } from "./format.js";

@@ -1,5 +1,6 @@
 // View of one run: its report so far, once per second; after the end the report, its other forms and its files.
 import { get, may, post } from "./api.js";
+import { Bench } from "./bench.js";
 import { h, notify, onActions, repeat, show, showReport } from "./dom.js";
 import { badge, bar, bytes, duration, outcome, title as titleOf, when } from "./format.js";
 
@@ -8,7 +9,7 @@ export const title = "Run";
 const FORMS = [["html", "page"], ["markdown", "Markdown"], ["csv", "CSV"], ["text", "text"], ["json", "JSON"], ["junit", "JUnit"]];
 const LEAST_INTERVAL = 1000, LONGEST_INTERVAL = 3000, KEPT_MESSAGES = 20;
 
-// Plots of a report. Those that are still wanted stay, with their zoom.
+// Plots of a report. A plot that is also in the next report stays, with its zoom.
 class Plots {
   drawn = new Map();
 
@@ -43,7 +44,7 @@ class Plots {
     });
   }
 
-  // Draws all plots anew, in the colours of now.
+  // Draws all plots anew, in the current colours.
   redraw() {
     for (const [place, shown] of this.drawn) {
       shown.u.destroy();
@@ -62,7 +63,7 @@ class Plots {
 }
 
 export function open(root, { id, signal }) {
-  const path = `runs/${encodeURIComponent(id)}`, plots = new Plots(), messages = [];
+  const path = `runs/${encodeURIComponent(id)}`, plots = new Plots(), bench = new Bench(), messages = [];
   const head = h("div", { class: "run-head" }), body = h("div", { class: "report" });
   const rate = h("input", { type: "number", id: "rate", min: 1, max: 10000, value: 100 });
   const steering = h("form", { class: "filters", hidden: true },
@@ -114,10 +115,13 @@ export function open(root, { id, signal }) {
     if (document.hidden || (events && events.readyState !== EventSource.CLOSED)) return;
     events = new EventSource(`/api/v1/${path}/events`);
     const on = (name, work) => events.addEventListener(name, work);
-    for (const name of ["state", "snapshot", "resync", "report"]) on(name, refreshSoon);
+    for (const name of ["state", "resync", "report"]) on(name, refreshSoon);
+    on("snapshot", (event) => {
+      bench.add(JSON.parse(event.data));
+      refreshSoon();
+    });
     on("message", (event) => {
-      let text = event.data;
-      try { text = JSON.parse(event.data).text ?? text; } catch { /* it is text */ }
+      const { text } = JSON.parse(event.data);
       if (!messages.includes(text)) messages.push(text);
       refreshSoon();
     });
@@ -137,7 +141,8 @@ export function open(root, { id, signal }) {
         !hasEnded && may("run") && h("button", { type: "button", class: "danger", "data-do": "stop" }, isStopping ? "Stop now" : "Stop")),
       h("p", { class: "muted" }, [run.kind, (run.ports ?? []).join(", "), run.started ? "started " : "requested "].filter(Boolean).join(" · "),
         when(run.started ?? run.requested), hasEnded && run.started && ` · took ${duration(run.elapsed_ns)}`, ` · ${run.id}`),
-      !hasEnded && bar(run),
+      !hasEnded && bar({ ...run, progress: run.progress ?? bench.progress(run.elapsed_ns) }),
+      !hasEnded && bench.elements(),
       isStopping && !hasEnded && h("p", { class: "muted" }, "Stopping: frames in flight are awaited. “Stop now” does not wait for them."),
       run.state === "queued" && h("p", { class: "warning" }, run.reason || "The run waits for its ports, or for other runs to end."),
       hasEnded && run.end === "refused" && h("p", { class: "warning" }, run.reason || "The run never started."),

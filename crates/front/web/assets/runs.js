@@ -39,7 +39,7 @@ export function open(root, { signal }) {
     return list;
   }
 
-  // Runs that still go on although many were started after them.
+  // Updates current runs that are older than the newest page of the list.
   async function loadOlder(list) {
     if (!isLoaded && !isComplete) {
       const lists = await Promise.all(CURRENT.map((state) => get(`runs?state=${state}`)));
@@ -95,7 +95,7 @@ export function open(root, { signal }) {
     h("p", {}, h("b", {}, "There are no runs yet.")),
     may("run") && h("p", {}, h("a", { class: "button primary", href: "#/new" }, "Start a first trial")),
     h("ol", {},
-      h("li", {}, "Look at ", h("a", { href: "#/ports" }, "Ports"), ": two ports that are up and free are enough. ",
+      h("li", {}, "Check ", h("a", { href: "#/ports" }, "Ports"), ": two ports that are up and free are enough. ",
         "Without such ports, ", h("code", {}, "wirebench lab up pair"), " makes two that are connected."),
       h("li", {}, h("a", { href: "#/new" }, "New run"), " has a trial filled in: it sends frames from one port and accounts for each at the other one."),
       h("li", {}, "Its figures are here and on its page while it runs; its report stays in the history.")))];

@@ -10,8 +10,7 @@ const wbTheme = (() => {
   }
   function next() {
     set(THEMES[(THEMES.indexOf(current()) + 1) % THEMES.length]);
-    // Without storage the choice is lost with the page.
-    try { localStorage.setItem("wb-theme", current()); } catch { /* see above */ }
+    try { localStorage.setItem("wb-theme", current()); } catch { /* Without storage, the choice ends with the page. */ }
   }
   set(stored());
   return { current, next };

@@ -33,11 +33,12 @@ const STYLE: &str = "text/css";
 const INDEX: &str = include_str!("../assets/index.html");
 
 /// Files of the page: name, type and text.
-const ASSETS: [(&str, &str, &str); 16] = [
+const ASSETS: [(&str, &str, &str); 17] = [
     ("access.js", SCRIPT, include_str!("../assets/access.js")),
     ("api.js", SCRIPT, include_str!("../assets/api.js")),
     ("app.css", STYLE, include_str!("../assets/app.css")),
     ("app.js", SCRIPT, include_str!("../assets/app.js")),
+    ("bench.js", SCRIPT, include_str!("../assets/bench.js")),
     ("dom.js", SCRIPT, include_str!("../assets/dom.js")),
     ("format.js", SCRIPT, include_str!("../assets/format.js")),
     ("new.js", SCRIPT, include_str!("../assets/new.js")),
