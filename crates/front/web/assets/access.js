@@ -14,7 +14,7 @@ export function open(root, { signal }) {
     h("p", {}, "All that this page does is a request of the API. ", h("a", { href: "/api/v1/openapi.json", target: "_blank" }, "Its OpenAPI description"), " works with code generators and API browsers."),
     session.authenticated ? h("p", { class: "muted" }, "The lines below need a token in ", h("code", {}, "$TOKEN"), ", and ", h("code", {}, "-k"), " or ", h("code", {}, "--cacert FILE"), " if the certificate is self-signed.") : "",
     h("h2", {}, actions.length ? "Last actions of this page" : "An example"),
-    ...actions.length ? actions.slice(0, 5).map(({ at, line }) => h("div", {}, h("p", { class: "muted" }, at.toLocaleTimeString("en-GB")), code(line))) : [code(curl("GET", "runs"))]);
+    ...actions.length ? actions.map(({ at, line }) => h("div", {}, h("p", { class: "muted" }, at.toLocaleTimeString("en-GB")), code(line))) : [code(curl("GET", "runs"))]);
   if (may("admin") && session.authenticated) root.append(h("h2", {}, "Tokens"), form(), fresh, tokens);
 
   function form() {

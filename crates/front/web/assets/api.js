@@ -1,6 +1,7 @@
 // Requests to the server, and the user of the page.
 
 const ROLES = ["read", "run", "admin"];
+const KEPT = 5;
 
 // The user of the page. `authenticated` is false if the server needs no tokens.
 export const session = { name: "", role: "read", authenticated: true };
@@ -46,6 +47,7 @@ export async function request(method, path, body, { accept, isUnlisted } = {}) {
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body ?? {});
     if (!isUnlisted) actions.unshift({ at: new Date(), line: curl(method, path, body) });
+    actions.length = Math.min(actions.length, KEPT);
   }
   let response, text;
   try {
