@@ -21,7 +21,7 @@ function findings(port) {
   const list = [...port.findings ?? []].sort((a, b) => LEVELS.indexOf(a.level) - LEVELS.indexOf(b.level));
   if (!list.length) return null;
   const counts = LEVELS.map((level) => [level, list.filter((one) => one.level === level).length]).filter(([, n]) => n);
-  const isBad = counts.some(([level]) => level === "problem");
+  const isBad = link(port) === "up" && counts.some(([level]) => level === "problem");
   return h("details", { open: isBad, "data-key": "findings" },
     h("summary", {}, "Checks: ", counts.map(([level, n]) => [badge(level), ` ${n} `])),
     h("ul", { class: "findings" }, list.map((one) => h("li", {}, badge(one.level), ` ${one.topic}: `, one.text,
@@ -43,7 +43,7 @@ export function open(root, { signal }) {
   root.append(h("h1", {}, "Ports"), h("p", { class: "muted" }, "Interfaces that runs may use. Of a name with a slash, the first part is a network namespace."), list);
 
   function draw(ports) {
-    show(list, ports.length ? h("div", { class: "cards" }, ports.map(card))
+    show(list, ports.length ? h("div", { class: "cards" }, ports.sort((a, b) => (link(b) === "up") - (link(a) === "up")).map(card))
       : h("p", {}, "The server offers no ports. ", h("code", {}, "wirebench lab up pair"), " makes two; ", h("code", {}, "--ports"), " of the server may exclude others."));
   }
 
