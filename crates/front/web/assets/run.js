@@ -142,6 +142,7 @@ export function open(root, { id, signal }) {
       h("p", { class: "muted" }, [run.kind, (run.ports ?? []).join(", "), run.started ? "started " : "requested "].filter(Boolean).join(" · "),
         when(run.started ?? run.requested), hasEnded && run.started && ` · took ${duration(run.elapsed_ns)}`, ` · ${run.id}`),
       !hasEnded && bar({ ...run, progress: run.progress ?? bench.progress(run.elapsed_ns) }),
+      !hasEnded && run.now && h("p", { class: "now" }, run.now),
       !hasEnded && bench.elements(),
       isStopping && !hasEnded && h("p", { class: "muted" }, "Stopping: frames in flight are awaited. “Stop now” does not wait for them."),
       run.state === "queued" && h("p", { class: "warning" }, run.reason || "The run waits for its ports, or for other runs to end."),

@@ -107,7 +107,7 @@ export function open(root, { signal }) {
       may("run") && h("button", { type: "button", "data-do": "stop", "data-id": run.id, "aria-label": `Stop ${titleOf(run)}` }, "Stop")),
     h("p", { class: "muted" }, [run.name && run.kind, (run.ports ?? []).join(", "), run.started ? "since " : "asked for "].filter(Boolean).join(" · "), when(run.started ?? run.requested),
       run.reason ? ` · ${run.reason}` : ""),
-    bar(run), figures(run.figures));
+    bar(run), run.now && h("p", { class: "now" }, run.now), figures(run.figures));
 
   const row = (run) => h("div", { class: "row", role: "row", "data-key": run.id },
     h("span", { role: "cell" }, h("input", { type: "checkbox", "data-do": "pick", "data-id": run.id, "aria-label": `Compare ${titleOf(run)}`, disabled: run.end === "refused" })),
