@@ -532,7 +532,20 @@ pub fn compare(
             );
         }
     }
-    let rows = compared(&old, &new, tolerance);
+    compare_reports(&old, &new, tolerance)
+}
+
+/// Compares two reports. `tolerance` is the share that figures without a search interval may differ by, 2 % if it is
+/// not given.
+///
+/// # Errors
+/// If the two have no figure of a benchmark in common.
+pub fn compare_reports(
+    old: &Report,
+    new: &Report,
+    tolerance: Option<f64>,
+) -> Result<CompareDocument> {
+    let rows = compared(old, new, tolerance);
     let in_common = |row: &Row| !matches!(row.verdict, Change::OnlyOld | Change::OnlyNew);
     if !rows.iter().any(in_common) {
         bail!(
@@ -541,7 +554,7 @@ pub fn compare(
             new.kind
         );
     }
-    let warnings = [("old", &old), ("new", &new)]
+    let warnings = [("old", old), ("new", new)]
         .into_iter()
         .filter(|(_, report)| matches!(report.verdict, Verdict::Invalid | Verdict::Incomplete))
         .filter(|(_, report)| !report.reason.is_empty())
@@ -551,7 +564,7 @@ pub fn compare(
         schema: SCHEMA,
         worse: rows.iter().any(|row| row.verdict == Change::Worse),
         rows,
-        plan_differences: differences(&old, &new),
+        plan_differences: differences(old, new),
         warnings,
     })
 }

@@ -114,6 +114,26 @@ fn with(s: &Snapshot, layout: Layout, unicode: bool) -> String {
             parts.push(format!("{:>3} %", whole_percent(progress)));
         }
     }
+    parts.extend(figures(s, layout));
+    parts.join("  ").trim_end().to_owned()
+}
+
+/// The figures of a snapshot in one line, without time and progress: `tx 1,000 pps, rx 1,000 pps, missing 0`.
+#[must_use]
+pub fn now(snapshot: &Snapshot) -> String {
+    let parts = match &snapshot.bench {
+        Some(bench) => suite::live::running(bench),
+        None => figures(snapshot, LAYOUTS[0]),
+    };
+    let parts = parts.iter().map(|part| {
+        let words: Vec<&str> = part.split_whitespace().collect();
+        words.join(" ")
+    });
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+fn figures(s: &Snapshot, layout: Layout) -> Vec<String> {
+    let mut parts = Vec::new();
     // Socket tests in addition to other jobs.
     let beside = s.socket.as_ref().map(exchange).filter(|_| layout.bits);
     if let Some(load) = &s.load {
@@ -125,17 +145,17 @@ fn with(s: &Snapshot, layout: Layout, unicode: bool) -> String {
                 .filter(|_| layout.missing),
         );
         parts.extend(beside);
-        return parts.join("  ").trim_end().to_owned();
+        return parts;
     }
     if let Some(http) = &s.http {
         parts.extend(requests(http, s.phase, layout));
         parts.extend(beside);
-        return parts.join("  ").trim_end().to_owned();
+        return parts;
     }
     let has_frames = s.offered_pps.or(s.received_pps).is_some();
     if let Some(socket) = s.socket.as_ref().filter(|_| !has_frames) {
         parts.push(exchange(socket));
-        return parts.join("  ").trim_end().to_owned();
+        return parts;
     }
     let rate = |name: &str, pps: Option<f64>, bps: Option<f64>| {
         let mut text = format!("{name} {:>9}", rate_pps(pps?));
@@ -156,7 +176,7 @@ fn with(s: &Snapshot, layout: Layout, unicode: bool) -> String {
         parts.push(format!("mean {}", time_ns(ns)));
     }
     parts.extend(beside);
-    parts.join("  ").trim_end().to_owned()
+    parts
 }
 
 /// Frames that are lost or still missing; for a capture, frames that found no room.

@@ -261,6 +261,7 @@ fn publish(run: &Run, arrivals: &Receiver<News>, waiting: &AtomicUsize) -> Optio
                 }
                 run.change(|meta| {
                     meta.progress = snapshot.progress;
+                    meta.now = wb_render::live::now(&snapshot);
                     meta.figures = KeyFigure::of(&so_far);
                 });
                 if let Ok(text) = serde_json::to_string(&snapshot) {

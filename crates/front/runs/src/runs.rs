@@ -710,6 +710,7 @@ impl Inner {
             ended: None,
             elapsed_ns: 0,
             progress: None,
+            now: String::new(),
             figures: Vec::new(),
         };
         let folder = self.store.create(&meta, plan)?;
@@ -804,6 +805,7 @@ impl Inner {
             meta.ended = Some(Timestamp::now().to_string());
             meta.reason = reason;
             meta.progress = None;
+            meta.now = String::new();
             if let Some(report) = report {
                 meta.take_over(report);
             }

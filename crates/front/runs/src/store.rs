@@ -104,6 +104,9 @@ pub struct RunMeta {
     /// Share of the planned time that has passed, 0 to 1, while it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<f64>,
+    /// Rates of the last interval, as the lines of a command show them, during the run.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub now: String,
     /// Main figures, so far or at the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<KeyFigure>,
@@ -497,6 +500,7 @@ mod tests {
             ended: (state == RunState::Ended).then(|| format!("2026-11-29T20:00:0{id}Z")),
             elapsed_ns: 0,
             progress: None,
+            now: String::new(),
             figures: Vec::new(),
         }
     }

@@ -96,6 +96,8 @@ pub(crate) struct PortDocument {
 pub(crate) struct FindingDocument {
     /// `ok`, `note`, `warn` or `problem`.
     level: String,
+    /// Topic: `link`, `offloads`.
+    topic: String,
     /// Description.
     text: String,
     /// Command that helps, if there is one.
@@ -108,6 +110,7 @@ fn findings(namespace: &Namespace, name: &str) -> Vec<FindingDocument> {
     let findings = about.map(|about| doctor::judge(&about)).unwrap_or_default();
     let documents = findings.into_iter().map(|finding| FindingDocument {
         level: finding.level.to_string(),
+        topic: finding.topic,
         text: finding.text,
         fix: finding.fix,
     });

@@ -33,8 +33,25 @@ const STYLE: &str = "text/css";
 const INDEX: &str = include_str!("../assets/index.html");
 
 /// Files of the page: name, type and text.
-const ASSETS: [(&str, &str, &str); 4] = [
+const ASSETS: [(&str, &str, &str); 17] = [
+    ("access.js", SCRIPT, include_str!("../assets/access.js")),
+    ("api.js", SCRIPT, include_str!("../assets/api.js")),
     ("app.css", STYLE, include_str!("../assets/app.css")),
+    ("app.js", SCRIPT, include_str!("../assets/app.js")),
+    ("bench.js", SCRIPT, include_str!("../assets/bench.js")),
+    ("dom.js", SCRIPT, include_str!("../assets/dom.js")),
+    ("format.js", SCRIPT, include_str!("../assets/format.js")),
+    ("new.js", SCRIPT, include_str!("../assets/new.js")),
+    (
+        "plan-form.js",
+        SCRIPT,
+        include_str!("../assets/plan-form.js"),
+    ),
+    ("plots.js", SCRIPT, pages::PLOTS),
+    ("ports.js", SCRIPT, include_str!("../assets/ports.js")),
+    ("run.js", SCRIPT, include_str!("../assets/run.js")),
+    ("runs.js", SCRIPT, include_str!("../assets/runs.js")),
+    ("theme.js", SCRIPT, include_str!("../assets/theme.js")),
     ("report.css", STYLE, pages::STYLE),
     ("uplot.css", STYLE, pages::UPLOT_STYLE),
     ("uplot.js", SCRIPT, pages::UPLOT),

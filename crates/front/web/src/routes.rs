@@ -349,7 +349,7 @@ pub(crate) static ROUTES: [Route; 36] = [
     route(
         "get",
         "/api/v1/compare",
-        "Compare reports, as a page or with Accept: text/markdown.",
+        "Compare reports, as a page or by Accept as Markdown, or two benchmarks as JSON.",
         || get(runs::compare),
     )
     .query(&[("runs", "two or more runs: `A,B`")])

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tower::ServiceExt as _;
 use tower_http::services::ServeFile;
+use wb_files::compare::compare_reports;
 use wb_model::{
     Plan, Report, Snapshot,
     powers::PowerUse,
@@ -129,7 +130,11 @@ pub(crate) fn parsed<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -
 }
 
 pub(crate) fn query<T>(query: Result<Query<T>, QueryRejection>) -> ApiResult<T> {
-    let query = query.map_err(|e| ApiError::bad("query", e.body_text()))?;
+    let query = query.map_err(|e| {
+        let text = e.body_text();
+        let what = text.strip_prefix("Failed to deserialize query string: ");
+        ApiError::bad("query", what.unwrap_or(&text))
+    })?;
     Ok(query.0)
 }
 
@@ -256,7 +261,8 @@ pub(crate) async fn start(
                 plan: plan_of(new.plan, new.plan_toml)?,
                 name: checked_text("name", new.name)?,
                 labels: new.labels,
-                wait: new.wait.map(|wait| Duration::from_nanos(wait.as_nanos())),
+                wait: (new.wait.map(|wait| Duration::from_nanos(wait.as_nanos())))
+                    .filter(|wait| !wait.is_zero()),
                 owner: new
                     .owner
                     .map(|name| checked_text("owner", name))
@@ -776,8 +782,21 @@ pub(crate) async fn compare(
             let name = if name.is_empty() { id.to_owned() } else { name };
             runs.push(pages::Run { name, report });
         }
+        let kinds = ["text/html", "text/markdown", "application/json"];
+        let form = wanted(&headers, &kinds);
+        if form == "application/json" {
+            let [old, new] = runs.as_slice() else {
+                return Err(ApiError::bad(
+                    "runs",
+                    "as JSON, two benchmarks are compared",
+                ));
+            };
+            let compared = compare_reports(&old.report, &new.report, None);
+            let compared = compared.map_err(|e| ApiError::bad("runs", e.to_string()))?;
+            return Ok(Json(compared).into_response());
+        }
         let document = pages::document(&runs);
-        Ok(match wanted(&headers, &["text/html", "text/markdown"]) {
+        Ok(match form {
             "text/markdown" => typed("text/markdown", pages::markdown(&document)),
             _ => typed("text/html", pages::html(&document)),
         })

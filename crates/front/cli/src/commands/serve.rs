@@ -37,7 +37,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "plain")]
     tls_client_ca: Option<PathBuf>,
     /// Folder of the history.
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/wirebench")]
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/wirebench", value_parser = folder)]
     state: PathBuf,
     /// Powers of plans beyond their ports: `commands`, `leave` (send to any address), `files=DIR` (read and
     /// write files below DIR).
@@ -55,6 +55,14 @@ pub(crate) struct ServeArgs {
     /// Maximum number of runs at the same time.
     #[arg(long, value_name = "N", default_value = "4", value_parser = count_in::<usize>(1..))]
     max_runs: usize,
+}
+
+/// Reads a path, in which the names of captures are not to be changed by a time.
+fn folder(text: &str) -> Result<PathBuf, String> {
+    match text.contains('%') {
+        true => Err("a path without `%` is needed: captures put times in its place".to_owned()),
+        false => Ok(PathBuf::from(text)),
+    }
 }
 
 pub(crate) fn run(args: &ServeArgs) -> Result<u8> {

@@ -1,7 +1,7 @@
 //! The document as one HTML file that makes no network requests.
 //!
 //! All text is escaped, and the figures of plots are JSON that cannot end its element. The
-//! page names by digest the two scripts that may run in it, so that a mistake here could not run any other script.
+//! page names by digest the three scripts that may run in it, so that a mistake here could not run any other script.
 
 use std::fmt::Write as _;
 
@@ -20,6 +20,8 @@ pub const UPLOT: &str = include_str!("../../assets/uPlot.iife.min.js");
 /// Style of uPlot.
 pub const UPLOT_STYLE: &str = include_str!("../../assets/uPlot.min.css");
 const UPLOT_LICENCE: &str = include_str!("../../assets/uPlot.LICENSE");
+/// Plots of a report: defines `wbPlots`, for which uPlot must be there.
+pub const PLOTS: &str = include_str!("../../assets/plots.js");
 const SCRIPT: &str = include_str!("../../assets/report.js");
 /// Maximum length of texts in tables that stay on one line.
 const KEPT: usize = 24;
@@ -31,7 +33,7 @@ pub const STYLE: &str = include_str!("../../assets/report.css");
 pub fn html(document: &Document) -> String {
     let title = escaped(&document.title);
     let mut out = String::new();
-    let digests = [UPLOT, SCRIPT].map(|script| {
+    let digests = [UPLOT, PLOTS, SCRIPT].map(|script| {
         let digest = digest::digest(&digest::SHA256, script.as_bytes());
         format!("'sha256-{}'", BASE64_STANDARD.encode(digest))
     });
@@ -51,7 +53,7 @@ pub fn html(document: &Document) -> String {
     let _ = write!(
         out,
         "{}<script type=\"application/json\" id=\"wb-data\">{}</script>\n\
-         <script>{UPLOT}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+         <script>{UPLOT}</script>\n<script>{PLOTS}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
         fragment.body, fragment.data
     );
     out

@@ -18,7 +18,7 @@ pub(crate) mod times;
 pub use self::{
     csv::csv,
     document::{Block, Cell, Document, Mark, Outcome, Section, Side, Table, Tile},
-    html::{Fragment, STYLE, UPLOT, UPLOT_STYLE, fragment, html},
+    html::{Fragment, PLOTS, STYLE, UPLOT, UPLOT_STYLE, fragment, html},
     markdown::markdown,
     plot::{Form, Plot, Scale, Series, X, Y},
 };

@@ -491,9 +491,9 @@ fn names_stay_text() {
         }
     }
     let one = page(&report);
-    // The data, uPlot and the drawing script.
-    assert_eq!(one.matches("</script").count(), 3);
-    assert_eq!(one.matches("<script").count(), 3);
+    // The data, uPlot, the plots and the script of the page.
+    assert_eq!(one.matches("</script").count(), 4);
+    assert_eq!(one.matches("<script").count(), 4);
     assert!(!one.contains("<img") && !one.contains("alert(1)</"));
     assert_eq!(fetched(&one.replace("src=x", "")), Vec::<&str>::new());
     let data = one.split_once("id=\"wb-data\">").unwrap().1;
@@ -513,7 +513,7 @@ fn names_stay_text() {
         run(HOSTILE, report.clone()),
         run("b", report.clone()),
     ]));
-    assert_eq!(two.matches("</script").count(), 3);
+    assert_eq!(two.matches("</script").count(), 4);
     let text = markdown(&document(&[run("", report.clone())]));
     let outside = text.split("```").next().unwrap();
     assert!(
@@ -725,7 +725,7 @@ proptest! {
         for runs in [vec![run("", report.clone())], vec![run("a", full()), run(HOSTILE, report)]] {
             let document = document(&runs);
             let page = html(&document);
-            prop_assert_eq!(page.matches("</script").count(), 3);
+            prop_assert_eq!(page.matches("</script").count(), 4);
             prop_assert!(!page.contains("<img"));
             let data = page.split_once("id=\"wb-data\">").unwrap().1;
             let data = data.split_once("</script>").unwrap().0;

@@ -540,7 +540,7 @@ proptest! {
         let document = roxmltree::Document::parse(&xml);
         prop_assert!(document.is_ok(), "{:?}: {}", document.err(), xml);
         let page = html(&page(report.clone()));
-        prop_assert_eq!(page.matches("<script").count(), 3);
+        prop_assert_eq!(page.matches("<script").count(), 4);
         let fields = rows(&csv::report(&report));
         prop_assert!(fields.iter().all(|n| *n == fields[0]), "{fields:?}");
     }

@@ -1,0 +1,128 @@
+// The frame of the page: sign-in, views by the fragment of the address, colours.
+import { get, may, post, session } from "./api.js";
+import { h, notify, show } from "./dom.js";
+import * as access from "./access.js";
+import * as newRun from "./new.js";
+import * as ports from "./ports.js";
+import * as run from "./run.js";
+import * as runs from "./runs.js";
+
+const VIEWS = { runs, run, new: newRun, ports, api: access };
+const element = (id) => document.getElementById(id);
+const main = element("main");
+let leaving = new AbortController();
+
+// Ends a view and begins another one.
+function begin(title) {
+  leaving.abort();
+  leaving = new AbortController();
+  main.replaceChildren();
+  element("notices").replaceChildren();
+  document.title = `${title} · wirebench`;
+}
+
+// Signs in with the token of a link. It must not stay in the address or in the history.
+function takeToken() {
+  const link = location.hash.match(/^#token=(.+)$/);
+  if (!link) return false;
+  history.replaceState(null, "", location.pathname);
+  logIn(decodeURIComponent(link[1]));
+  return true;
+}
+
+function route() {
+  if (takeToken() || !session.name) return;
+  // The skip link is the only fragment that is no view.
+  if (location.hash === "#main") {
+    history.replaceState(null, "", main.dataset.address ?? "#/runs");
+    main.focus();
+    return;
+  }
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, id] = path.split("/").map(decodeURIComponent);
+  const view = VIEWS[name] ?? runs;
+  const isFirst = !main.dataset.address;
+  main.dataset.address = location.hash || "#/runs";
+  begin(view.title);
+  for (const link of element("views").children) {
+    if (VIEWS[link.hash.slice(2)] === view) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  view.open(main, { id, query: new URLSearchParams(query), signal: leaving.signal });
+  scrollTo(0, 0);
+  if (!isFirst) main.focus({ preventScroll: true });
+}
+
+// Shows the form for a token. `failure` is the reason why the last attempt failed.
+function signIn(failure) {
+  session.name = "";
+  begin("Sign in");
+  element("views").hidden = element("leave").hidden = true;
+  element("who").textContent = "";
+  const token = h("input", { id: "token", type: "password", autocomplete: "current-password", required: true, placeholder: "wbt_…", "aria-describedby": "token-help" });
+  const form = h("form", { class: "box sign-in" },
+    h("h1", {}, "Sign in"),
+    failure && h("p", { class: "problem", role: "alert" }, failure),
+    h("label", { for: "token" }, "Token"), token,
+    h("button", { class: "primary" }, "Sign in"),
+    h("p", { id: "token-help", class: "muted" }, "The link that the server printed at its start signs in without a token, once. On the host of the server, this makes a token:"),
+    h("pre", {}, "wirebench token add NAME --role run"));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    logIn(token.value.trim());
+  });
+  show(main, form);
+  main.querySelector("input")?.focus();
+}
+
+async function logIn(token) {
+  try {
+    await post("login", { token }, { isUnlisted: true });
+  } catch (failure) {
+    signIn(failure.status === 401 ? "This token is not valid, has expired, or was a link that has been used." : failure.text);
+    return;
+  }
+  start();
+}
+
+async function start() {
+  let answer;
+  try {
+    answer = await get("session");
+  } catch (failure) {
+    if (failure.status === 0) setTimeout(start, 2000);
+    else if (failure.status !== 401) notify(failure.text);
+    return;
+  }
+  Object.assign(session, answer, { name: answer.name || "local" });
+  element("who").textContent = session.authenticated ? `${session.name} (${session.role})` : "no tokens needed";
+  element("leave").hidden = !session.authenticated;
+  element("views").hidden = false;
+  element("views").querySelector("[href='#/new']").hidden = !may("run");
+  route();
+}
+
+function showTheme() {
+  element("theme").textContent = `Colours: ${wbTheme.current()}`;
+}
+
+element("theme").addEventListener("click", () => {
+  wbTheme.next();
+  showTheme();
+  document.dispatchEvent(new Event("wb-colours"));
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new Event("wb-colours")));
+element("leave").addEventListener("click", async () => {
+  try {
+    await post("logout", {}, { isUnlisted: true });
+    signIn();
+  } catch (failure) {
+    notify(failure.text);
+  }
+});
+document.addEventListener("wb-signed-out", () => { if (session.name || !main.querySelector("form.sign-in")) signIn(); });
+document.addEventListener("wb-connection", (event) => { element("connection").hidden = event.detail; });
+addEventListener("hashchange", route);
+showTheme();
+
+if (!takeToken()) start();
