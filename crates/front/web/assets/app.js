@@ -1,5 +1,5 @@
 // The frame of the page: sign-in, views by the fragment of the address, colours.
-import { get, may, post, session } from "./api.js";
+import { Failure, actions, get, may, post, session, storeToken } from "./api.js";
 import { h, notify, show } from "./dom.js";
 import * as access from "./access.js";
 import * as newRun from "./new.js";
@@ -7,10 +7,18 @@ import * as ports from "./ports.js";
 import * as run from "./run.js";
 import * as runs from "./runs.js";
 
-const VIEWS = { runs, run, new: newRun, ports, api: access };
+const RETRY = 4000;
+const VIEWS = { __proto__: null, runs, run, new: newRun, ports, api: access };
 const element = (id) => document.getElementById(id);
 const main = element("main");
 let leaving = new AbortController();
+// The number of the last attempt to sign in, and the timer of the next one.
+let attempt = 0, retry = 0;
+
+// Decodes a part of the address. Malformed parts are null.
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return null; }
+}
 
 // Ends a view and begins another one.
 function begin(title) {
@@ -26,7 +34,7 @@ function takeToken() {
   const link = location.hash.match(/^#token=(.+)$/);
   if (!link) return false;
   history.replaceState(null, "", location.pathname);
-  logIn(decodeURIComponent(link[1]));
+  logIn(decoded(link[1]) ?? link[1]);
   return true;
 }
 
@@ -39,8 +47,8 @@ function route() {
     return;
   }
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const [name, id] = path.split("/").map(decodeURIComponent);
-  const view = VIEWS[name] ?? runs;
+  const [name, id] = path.split("/").map(decoded);
+  const view = name === "run" && !id ? runs : VIEWS[name] ?? runs;
   const isFirst = !main.dataset.address;
   main.dataset.address = location.hash || "#/runs";
   begin(view.title);
@@ -53,16 +61,20 @@ function route() {
   if (!isFirst) main.focus({ preventScroll: true });
 }
 
-// Shows the form for a token. `failure` is the reason why the last attempt failed.
+// Shows the form for a token. `failure` is the reason why the last attempt failed. A form that is there stays, with
+// what was typed.
 function signIn(failure) {
+  const isNew = !main.querySelector("form.sign-in");
   session.name = "";
-  begin("Sign in");
+  if (isNew) begin("Sign in");
+  newRun.forget();
+  actions.length = 0;
   element("views").hidden = element("leave").hidden = true;
   element("who").textContent = "";
   const token = h("input", { id: "token", type: "password", autocomplete: "current-password", required: true, placeholder: "wbt_…", "aria-describedby": "token-help" });
   const form = h("form", { class: "box sign-in" },
     h("h1", {}, "Sign in"),
-    failure && h("p", { class: "problem", role: "alert" }, failure),
+    failure && h("p", { class: "problem", role: "alert", "data-key": "failure" }, failure),
     h("label", { for: "token" }, "Token"), token,
     h("button", { class: "primary" }, "Sign in"),
     h("p", { id: "token-help", class: "muted" }, "The link that the server printed at its start signs in without a token, once. On the host of the server, this makes a token:"),
@@ -72,34 +84,50 @@ function signIn(failure) {
     logIn(token.value.trim());
   });
   show(main, form);
-  main.querySelector("input")?.focus();
+  if (isNew) main.querySelector("input").focus();
 }
 
 async function logIn(token) {
+  const own = ++attempt;
+  clearTimeout(retry);
+  let answer;
   try {
-    await post("login", { token }, { isUnlisted: true });
+    answer = await post("login", { token }, { isUnlisted: true });
   } catch (failure) {
-    signIn(failure.status === 401 ? "This token is not valid, has expired, or was a link that has been used." : failure.text);
+    // A link that has been used does not end the session of this browser.
+    if (own === attempt) start({ refused: failure.status === 401 ? "This token is not valid, has expired, or was a link that has been used." : failure.text });
     return;
   }
-  start();
+  if (answer?.token) storeToken(answer.token);
+  if (own === attempt) start({ hasLoggedIn: true });
 }
 
-async function start() {
+// Begins with the session of this browser. `refused` is the reason why another token was refused before.
+async function start({ refused, hasLoggedIn } = {}) {
+  const own = ++attempt;
+  clearTimeout(retry);
   let answer;
   try {
     answer = await get("session");
+    if (!answer?.role) throw new Failure(200, { error: "the answer of the server is not that of wirebench" });
   } catch (failure) {
-    if (failure.status === 0) setTimeout(start, 2000);
-    else if (failure.status !== 401) notify(failure.text);
+    if (own !== attempt) return;
+    if (failure.status === 401) {
+      signIn(refused ?? (hasLoggedIn ? "The server accepted the token, but then refused the one that it made for this browser. Sign in again." : undefined));
+    } else {
+      signIn(`${refused ?? failure.text} The page tries again with the session of this browser.`);
+      retry = setTimeout(start, RETRY);
+    }
     return;
   }
+  if (own !== attempt) return;
   Object.assign(session, answer, { name: answer.name || "local" });
   element("who").textContent = session.authenticated ? `${session.name} (${session.role})` : "no tokens needed";
   element("leave").hidden = !session.authenticated;
   element("views").hidden = false;
   element("views").querySelector("[href='#/new']").hidden = !may("run");
   route();
+  if (refused) notify(`${refused} You are still signed in as ${session.name}.`);
 }
 
 function showTheme() {
@@ -115,12 +143,16 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => docu
 element("leave").addEventListener("click", async () => {
   try {
     await post("logout", {}, { isUnlisted: true });
+    storeToken(null);
     signIn();
   } catch (failure) {
-    notify(failure.text);
+    if (failure.status !== 401) notify(failure.text);
   }
 });
-document.addEventListener("wb-signed-out", () => { if (session.name || !main.querySelector("form.sign-in")) signIn(); });
+document.addEventListener("wb-signed-out", () => {
+  storeToken(null);
+  if (session.name) signIn();
+});
 document.addEventListener("wb-connection", (event) => { element("connection").hidden = event.detail; });
 addEventListener("hashchange", route);
 showTheme();

@@ -1,6 +1,6 @@
 // View of a new run: a form and the TOML of the same plan. A change of either changes the other, once the server has
 // checked it.
-import { Failure, get, may, post } from "./api.js";
+import { Failure, get, isRounded, may, post } from "./api.js";
 import { h, notify, show } from "./dom.js";
 import { bitRate } from "./format.js";
 import { FIELDS, fieldOf, fits, isUsed, kindOf, trialPlan } from "./plan-form.js";
@@ -17,9 +17,41 @@ function permits({ commands, leave, files }, { power, value }) {
 // State of the form when the view was left.
 let draft = null;
 
+export function forget() {
+  draft = null;
+}
+
+const planOf = (run) => get(`runs/${encodeURIComponent(run)}/plan`, { accept: "application/toml" });
+// True if TOML has a comment: a # outside strings.
+const hasComment = (text) => text.replace(/"(?:\\.|[^"\\\n])*"|'[^'\n]*'/g, "").includes("#");
+
+// Shows the plan of a run to a client that may start none.
+async function showPlan(root, run, signal) {
+  const toml = h("textarea", { id: "toml", readonly: true, spellcheck: "false", rows: 26, wrap: "off" });
+  root.append(h("h1", {}, "Plan"), run
+    ? h("p", {}, "Plan of run ", h("a", { href: `#/run/${encodeURIComponent(run)}` }, run), " as TOML. Your token may not start runs.")
+    : h("p", { class: "warning" }, "Your token may not start runs; the role run is needed."));
+  if (!run) return;
+  try {
+    const text = await planOf(run);
+    if (signal.aborted) return;
+    toml.value = text;
+    root.append(h("label", { for: "toml", class: "muted" }, "Plan as TOML"), toml);
+  } catch (failure) {
+    if (!signal.aborted) notify(failure.text);
+  }
+}
+
 export function open(root, { query, signal }) {
-  let plan = trialPlan(), isOfForm = true, timer = 0, number = 0, ports = [], granted = null, concerns = [], isValid = false;
-  const kept = {}, rows = new Map();
+  if (!may("run")) {
+    showPlan(root, query.get("from"), signal);
+    return;
+  }
+  let plan = trialPlan(), isOfForm = true, timer = 0, number = 0, ports = [], granted = null, concerns = [], isValid = false, isLoaded = false;
+  // True while the TOML has changes that the plan of the form has not: unchecked ones, or ones with problems.
+  let isAhead = false;
+  // `waiting`: fields of the form that have changed meanwhile.
+  const kept = {}, rows = new Map(), waiting = new Set();
 
   const name = h("input", { id: "name", maxlength: 100, autocomplete: "off", "aria-describedby": "name-hint" });
   const wait = h("input", { type: "checkbox", id: "wait" }), isolated = h("input", { type: "checkbox", id: "isolated" });
@@ -30,7 +62,8 @@ export function open(root, { query, signal }) {
   const examples = h("select", { id: "examples" }, h("option", { value: "" }, "choose …"));
   const start = h("button", { class: "primary", id: "start" }, "Start");
   const basic = h("fieldset", { class: "fields" }, h("legend", {}, "Plan")), more = h("div", { class: "fields" });
-  const unfit = h("p", { class: "warning", hidden: true }, "This plan has more than the form can show. Change its TOML, or ",
+  const reason = h("span", {});
+  const unfit = h("p", { class: "warning", hidden: true }, reason, " Change its TOML, or ",
     h("button", { type: "button", onclick: () => { plan = trialPlan(...suggested()); fill(); changed(true); } }, "begin with a trial"), ".");
   const fields = h("div", {}, basic, h("details", { class: "box" }, h("summary", {}, "Addresses, VLANs, times"), more));
   const form = h("form", { class: "new", novalidate: true },
@@ -44,7 +77,6 @@ export function open(root, { query, signal }) {
       problems, h("label", { for: "toml" }, "Plan as TOML"), toml, tomlState));
   root.append(h("h1", {}, "New run"), form);
   for (const field of FIELDS) (field.more ? more : basic).append(row(field));
-  if (!may("run")) start.disabled = true;
 
   // One field with its label, hint and problem.
   function row(field) {
@@ -87,15 +119,16 @@ export function open(root, { query, signal }) {
     }
   }
 
-  // Shows the plan in the form.
-  function fill() {
-    const isShown = fits(plan);
+  // Shows the plan in the form, except in some fields.
+  function fill(except = []) {
+    const isShown = fits(plan) && !isRounded(plan);
+    reason.textContent = fits(plan) ? "This plan has whole numbers above 2^53, which the form cannot keep in this browser." : "This plan has more than the form can show.";
     fields.hidden = !isShown;
     unfit.hidden = isShown;
     if (!isShown) return;
     for (const field of FIELDS) {
       rows.get(field).element.hidden = !isUsed(field, kindOf(plan));
-      setValue(field, field.get(plan));
+      if (!except.includes(field)) setValue(field, field.get(plan));
     }
   }
 
@@ -105,23 +138,50 @@ export function open(root, { query, signal }) {
     if (field.name === "kind") fill();
   }
 
-  // Checks the plan after a pause. `byForm`: the form has changed, else the TOML.
+  // Checks the plan after a pause. `byForm`: the form has changed, else the TOML. Answers to earlier checks are void.
   function changed(byForm) {
+    number++;
     isOfForm = byForm;
+    isAhead = !byForm;
+    if (byForm) waiting.clear();
     isValid = false;
+    say("Checking…");
     clearTimeout(timer);
     timer = setTimeout(check, PAUSE);
   }
 
+  // Shows the state of the TOML.
+  function say(...text) {
+    show(tomlState, ...text, hasComment(toml.value) && !fields.hidden ? " A change of the form writes this text anew, without its comments." : "");
+  }
+
+  // Puts the fields that have changed meanwhile into the plan of the TOML.
+  function readWaiting() {
+    const changes = [...waiting];
+    waiting.clear();
+    fill(changes);
+    if (fields.hidden) return false;
+    for (const field of changes) if (isUsed(field, kindOf(plan))) field.set(plan, valueOf(field), kept);
+    if (changes.some((field) => field.name === "kind")) fill();
+    return changes.length > 0;
+  }
+
+  // Gives up TOML that has problems.
+  function discard() {
+    readWaiting();
+    changed(true);
+  }
+
   async function check() {
     const own = ++number, byForm = isOfForm;
+    say("Checking…");
     let answer = null, failure = null;
     if (byForm && fits(plan)) {
       const missing = FIELDS.filter((field) => field.type === "port" && !field.get(plan));
       if (missing.length) failure = new Failure(422, { error: "", problems: missing.map((field) => ({ place: field.name, what: "choose a port" })) });
     }
     try {
-      if (!failure) answer = await post("plans/check", byForm ? { plan } : { plan_toml: toml.value }, { isUnlisted: true });
+      if (!failure) answer = await post("plans/check", byForm ? { plan } : { plan_toml: toml.value }, { isUnlisted: true, isExact: true });
     } catch (error) {
       failure = error;
     }
@@ -131,14 +191,23 @@ export function open(root, { query, signal }) {
       if (byForm) toml.value = answer.plan_toml;
       else {
         plan = answer.plan;
-        fill();
+        isAhead = false;
+        if (readWaiting()) {
+          isOfForm = true;
+          isValid = false;
+          await check();
+          return;
+        }
       }
     }
     concerns = answer?.concerns ?? [];
     showProblems(failure, byForm);
     showRemarks(answer);
     showQuestion();
-    tomlState.textContent = answer ? "The plan is valid." : byForm && toml.value ? "This is the last valid plan; the form has problems." : "";
+    if (answer) say("The plan is valid.");
+    else if (byForm) say(toml.value ? "This is the last valid plan; the form has problems." : "");
+    else if (waiting.size) say("Changes of the form wait until this text has no problems. ", h("button", { type: "button", class: "link", onclick: discard }, "Discard this text"));
+    else say("");
     toml.classList.toggle("old", !answer && byForm);
   }
 
@@ -252,12 +321,13 @@ export function open(root, { query, signal }) {
     const from = query.get("from");
     const [found, host, list] = await Promise.all([attempt(() => get("ports")), attempt(() => get("host")), attempt(() => get("examples"))]);
     if (signal.aborted) return;
+    isLoaded = true;
     ports = found ?? [];
     granted = host?.powers ?? null;
     examples.append(...(list ?? []).map(({ name, about, toml }) => h("option", { value: toml, title: about }, name)));
     offerPorts();
     if (from) {
-      const [text, run] = await Promise.all([attempt(() => get(`runs/${encodeURIComponent(from)}/plan`, { accept: "application/toml" })), attempt(() => get(`runs/${encodeURIComponent(from)}`))]);
+      const [text, run] = await Promise.all([attempt(() => planOf(from)), attempt(() => get(`runs/${encodeURIComponent(from)}`))]);
       if (signal.aborted || text == null) return;
       name.value = run?.name ?? "";
       take(text);
@@ -281,8 +351,9 @@ export function open(root, { query, signal }) {
       other.hidden = input.value !== OTHER;
       other.focus();
     }
-    read(field);
-    changed(true);
+    if (isAhead) waiting.add(field);
+    else read(field);
+    changed(!isAhead);
   });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -300,7 +371,7 @@ export function open(root, { query, signal }) {
   examples.addEventListener("change", () => { if (examples.value) take(withOwnPorts(examples.value)); });
   signal.addEventListener("abort", () => {
     clearTimeout(timer);
-    if (may("run") && !start.disabled) draft = { plan, isOfForm, name: name.value, toml: toml.value };
+    if (isLoaded && !start.disabled) draft = { plan, isOfForm, name: name.value, toml: toml.value };
   });
   load();
 }

@@ -115,10 +115,15 @@ function setPreset(plan, preset) {
 
 const words = (text) => (text.includes(":") ? [text] : text.split(/[\s,]+/)).filter(Boolean);
 const list = (text) => text.split(/[\s,]+/).filter(Boolean);
-// A number, or text that the server will refuse in words.
-const number = (text) => (/^\d+$/.test(text) ? Number(text) : text);
+// A number, or text that the server will refuse in words. Numbers that JavaScript would round are raw JSON.
+function number(text) {
+  if (!/^\d+$/.test(text)) return text;
+  if (Number.isSafeInteger(Number(text))) return Number(text);
+  return JSON.rawJSON ? JSON.rawJSON(String(BigInt(text))) : text;
+}
+const digits = (value) => value?.rawJSON ?? value;
 const inJob = (key, read = String) => ({ get: (plan) => job(plan)[key], set: (plan, value) => put(job(plan), key, value && read(value)) });
-const inStream = (key, read = String) => ({ get: (plan) => stream(plan)[key], set: (plan, value) => put(stream(plan), key, value && read(value)) });
+const inStream = (key, read = String) => ({ get: (plan) => digits(stream(plan)[key]), set: (plan, value) => put(stream(plan), key, value && read(value)) });
 const inService = (key) => ({ get: (plan) => service(plan)?.[key], set: (plan, value) => service(plan) && put(service(plan), key, value), on: ["bench y1564"] });
 const flag = (of, key) => ({ type: "checkbox", get: (plan) => of(plan)[key] === true, set: (plan, value) => put(of(plan), key, value) });
 const gateway = (end) => ({ get: (plan) => port(plan, end)?.gateway, set: (plan, value) => { const own = port(plan, end); if (own) put(own, "gateway", value); } });
@@ -150,7 +155,7 @@ export const FIELDS = [
   { name: "gateway-rx", label: "Gateway of the receiving port", keys: [], more: true, ...gateway("rx") },
   { name: "proto", label: "Protocol", type: "select", options: ["udp", "tcp", "icmp"].map((word) => [word, word]), more: true, get: (plan) => stream(plan).proto ?? "udp", set: (plan, value) => put(stream(plan), "proto", value === "udp" ? null : value) },
   { name: "ipv6", label: "IPv6 addresses by default", more: true, ...flag(stream, "ipv6") },
-  { name: "vlan", label: "VLAN ids", hint: "100, or 100:5 with a priority; outermost first", more: true, get: (plan) => stream(plan).vlan?.join(" "), set: (plan, value) => put(stream(plan), "vlan", list(value).map(number)) },
+  { name: "vlan", label: "VLAN ids", hint: "100, or 100:5 with a priority; outermost first", more: true, get: (plan) => stream(plan).vlan?.map(digits).join(" "), set: (plan, value) => put(stream(plan), "vlan", list(value).map(number)) },
   { name: "ramp", label: "Ramp-up", hint: "time in which the rate rises", on: ["trial"], more: true, ...inJob("ramp") },
   { name: "drain", label: "Drain", hint: "wait for frames in flight; default 200ms", on: ["trial"], more: true, ...inJob("drain") },
   { name: "own", label: "The network is mine: other addresses than those for benchmarks are intended", keys: ["i_own_this_network"], more: true, ...flag((plan) => plan, "i_own_this_network") },

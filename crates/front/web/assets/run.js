@@ -7,7 +7,7 @@ import { badge, bar, bytes, duration, outcome, title as titleOf, when } from "./
 export const title = "Run";
 
 const FORMS = [["html", "page"], ["markdown", "Markdown"], ["csv", "CSV"], ["text", "text"], ["json", "JSON"], ["junit", "JUnit"]];
-const LEAST_INTERVAL = 1000, LONGEST_INTERVAL = 3000, KEPT_MESSAGES = 20;
+const LEAST_INTERVAL = 1000, LONGEST_INTERVAL = 3000, KEPT_MESSAGES = 20, DOUBLE_CLICK = 1500;
 
 // Plots of a report. A plot that is also in the next report stays, with its zoom.
 class Plots {
@@ -70,7 +70,7 @@ export function open(root, { id, signal }) {
     h("label", {}, "Rate, % of the plan ", rate), h("button", {}, "Set"),
     h("button", { type: "button", "data-do": "pause" }, "Pause"), h("button", { type: "button", "data-do": "resume" }, "Resume at 100 %"));
   root.append(head, steering, body);
-  let run = null, files = [], events = null, isStopping = false, shownAt = 0, timer = 0;
+  let run = null, files = [], events = null, stopping = "", shownAt = 0, timer = 0;
 
   async function refresh() {
     clearTimeout(timer);
@@ -138,13 +138,13 @@ export function open(root, { id, signal }) {
     document.title = `${state} · ${titleOf(run)} · wirebench`;
     show(head,
       h("header", {}, h("h1", {}, titleOf(run)), badge(hasEnded ? outcome(run) : run.state),
-        !hasEnded && may("run") && h("button", { type: "button", class: "danger", "data-do": "stop" }, isStopping ? "Stop now" : "Stop")),
+        !hasEnded && may("run") && h("button", { type: "button", class: "danger", "data-do": "stop" }, { "": "Stop", asked: "Stopping …", now: "Stop now" }[stopping])),
       h("p", { class: "muted" }, [run.kind, (run.ports ?? []).join(", "), run.started ? "started " : "requested "].filter(Boolean).join(" · "),
         when(run.started ?? run.requested), hasEnded && run.started && ` · took ${duration(run.elapsed_ns)}`, ` · ${run.id}`),
       !hasEnded && bar({ ...run, progress: run.progress ?? bench.progress(run.elapsed_ns) }),
       !hasEnded && run.now && h("p", { class: "now" }, run.now),
       !hasEnded && bench.elements(),
-      isStopping && !hasEnded && h("p", { class: "muted" }, "Stopping: frames in flight are awaited. “Stop now” does not wait for them."),
+      stopping && !hasEnded && h("p", { class: "muted" }, "Stopping: frames in flight are awaited. “Stop now” does not wait for them."),
       run.state === "queued" && h("p", { class: "warning" }, run.reason || "The run waits for its ports, or for other runs to end."),
       hasEnded && run.end === "refused" && h("p", { class: "warning" }, run.reason || "The run never started."),
       messages.length > 0 && !hasEnded && h("details", { open: true, class: "messages" }, h("summary", {}, "Messages"),
@@ -164,15 +164,28 @@ export function open(root, { id, signal }) {
     turnNow();
   }
 
+  async function drain() {
+    const step = (to) => { stopping = to; if (!signal.aborted) draw(); };
+    step("asked");
+    const later = setTimeout(step, DOUBLE_CLICK, "now");
+    try {
+      await post(`${path}/stop`, { how: "drain" });
+    } catch (failure) {
+      clearTimeout(later);
+      step("");
+      throw failure;
+    }
+  }
+
   const steer = (wish, text) => attempt(async () => {
     await post(`${path}/steer`, wish);
     notify(text, false);
   });
   onActions(root, {
-    stop: () => attempt(async () => {
-      await post(`${path}/stop`, { how: isStopping ? "now" : "drain" });
-      isStopping = true;
-    }),
+    stop: () => {
+      // The second click of a double click is not "Stop now".
+      if (stopping !== "asked") attempt(stopping ? () => post(`${path}/stop`, { how: "now" }) : drain);
+    },
     pause: () => steer({ pause: true }, "Paused: nothing new is started."),
     resume: () => { rate.value = 100; steer({ rate: 1 }, "The rate is that of the plan."); },
   }, signal);

@@ -39,14 +39,14 @@ export function open(root, { signal }) {
     return list;
   }
 
-  // Updates current runs that are older than the newest page of the list.
+  // Updates current and picked runs that are older than the newest page of the list.
   async function loadOlder(list) {
     if (!isLoaded && !isComplete) {
       const lists = await Promise.all(CURRENT.map((state) => get(`runs?state=${state}`)));
       for (const run of lists.flat()) known.set(run.id, run);
     }
     const seen = new Set(list.map((run) => run.id));
-    for (const run of [...known.values()].filter((run) => isCurrent(run) && !seen.has(run.id))) {
+    for (const run of [...known.values()].filter((run) => (isCurrent(run) || picked.has(run.id)) && !seen.has(run.id))) {
       try {
         known.set(run.id, { ...run, ...await get(`runs/${run.id}`) });
       } catch (failure) {
@@ -75,6 +75,7 @@ export function open(root, { signal }) {
   }
 
   function draw() {
+    for (const id of picked) if (!known.has(id)) picked.delete(id);
     const all = [...known.values()].sort((a, b) => (a.id < b.id ? 1 : -1));
     const ended = all.filter((run) => !isCurrent(run)), found = ended.filter(matches);
     document.title = `${all.some(isCurrent) ? `${all.filter(isCurrent).length} running` : "Runs"} · wirebench`;
@@ -137,7 +138,6 @@ export function open(root, { signal }) {
     remove: (button) => isConfirmed(button, "Delete for ever?") && attempt(async () => {
       await remove(`runs/${button.dataset.id}`);
       known.delete(button.dataset.id);
-      picked.delete(button.dataset.id);
       draw();
     }),
     pick: (box) => {
