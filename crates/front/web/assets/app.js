@@ -115,7 +115,7 @@ async function start({ refused, hasLoggedIn } = {}) {
     if (failure.status === 401) {
       signIn(refused ?? (hasLoggedIn ? "The server accepted the token, but then refused the one that it made for this browser. Sign in again." : undefined));
     } else {
-      signIn(`${refused ?? failure.text} The page tries again with the session of this browser.`);
+      signIn(refused ?? `${failure.text} The page tries again.`);
       retry = setTimeout(start, RETRY);
     }
     return;
@@ -141,12 +141,15 @@ element("theme").addEventListener("click", () => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => document.dispatchEvent(new Event("wb-colours")));
 element("leave").addEventListener("click", async () => {
+  leaving.abort();
   try {
     await post("logout", {}, { isUnlisted: true });
     storeToken(null);
     signIn();
   } catch (failure) {
-    if (failure.status !== 401) notify(failure.text);
+    if (failure.status === 401) return;
+    route();
+    notify(failure.text);
   }
 });
 document.addEventListener("wb-signed-out", () => {

@@ -145,14 +145,18 @@ export function open(root, { query, signal }) {
     isAhead = !byForm;
     if (byForm) waiting.clear();
     isValid = false;
-    say("Checking…");
+    say("Checking…", note());
     clearTimeout(timer);
     timer = setTimeout(check, PAUSE);
   }
 
   // Shows the state of the TOML.
   function say(...text) {
-    show(tomlState, ...text, hasComment(toml.value) && !fields.hidden ? " A change of the form writes this text anew, without its comments." : "");
+    show(tomlState, ...text);
+  }
+
+  function note() {
+    return hasComment(toml.value) && !fields.hidden ? " A change of the form writes this text anew, without its comments." : "";
   }
 
   // Puts the fields that have changed meanwhile into the plan of the TOML.
@@ -174,7 +178,7 @@ export function open(root, { query, signal }) {
 
   async function check() {
     const own = ++number, byForm = isOfForm;
-    say("Checking…");
+    say("Checking…", note());
     let answer = null, failure = null;
     if (byForm && fits(plan)) {
       const missing = FIELDS.filter((field) => field.type === "port" && !field.get(plan));
@@ -204,7 +208,7 @@ export function open(root, { query, signal }) {
     showProblems(failure, byForm);
     showRemarks(answer);
     showQuestion();
-    if (answer) say("The plan is valid.");
+    if (answer) say("The plan is valid.", note());
     else if (byForm) say(toml.value ? "This is the last valid plan; the form has problems." : "");
     else if (waiting.size) say("Changes of the form wait until this text has no problems. ", h("button", { type: "button", class: "link", onclick: discard }, "Discard this text"));
     else say("");
