@@ -43,24 +43,34 @@ pub fn concerns(plan: &Plan) -> Result<Vec<Concern>, HostError> {
     let netlink = Netlink::open(&Namespace::current()?)?;
     let mut found = Vec::new();
     for port in ports {
-        // A missing interface is reported when it is opened.
-        let Ok(addresses) = netlink.addresses(port) else {
-            continue;
-        };
-        let why = match netlink.way_out(port) {
-            Ok(Some(way)) => Some(way.to_string()),
-            Ok(None) => addresses
-                .iter()
-                .find(|known| !is_for_tests(known.address))
-                .map(|known| format!("it has the address {known}")),
-            Err(error) => Some(format!("cannot read its routes ({error})")),
-        };
-        found.extend(why.map(|why| Concern {
+        found.extend(why_in_use(&netlink, port).map(|why| Concern {
             port: port.to_owned(),
             why,
         }));
     }
     Ok(found)
+}
+
+/// Returns the reason why an interface of this network namespace may be part of a network in use, if there is one.
+///
+/// # Errors
+/// If the interfaces cannot be read.
+pub fn in_use(interface: &str) -> Result<Option<String>, HostError> {
+    let netlink = Netlink::open(&Namespace::current()?)?;
+    Ok(why_in_use(&netlink, interface))
+}
+
+fn why_in_use(netlink: &Netlink, interface: &str) -> Option<String> {
+    // A missing interface is reported when it is opened.
+    let addresses = netlink.addresses(interface).ok()?;
+    match netlink.way_out(interface) {
+        Ok(Some(way)) => Some(way.to_string()),
+        Ok(None) => addresses
+            .iter()
+            .find(|known| !is_for_tests(known.address))
+            .map(|known| format!("it has the address {known}")),
+        Err(error) => Some(format!("cannot read its routes ({error})")),
+    }
 }
 
 /// Returns true if an address gives no hint of a network in use: addresses of RFC 2544 C.2.2 and RFC 5180 section 8,
@@ -75,6 +85,13 @@ fn is_for_tests(address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_loopback_interface_is_in_use() {
+        let why = in_use("lo").unwrap().unwrap();
+        assert!(why.contains("127.0.0.1"), "{why}");
+        assert_eq!(in_use("no-such-link").unwrap(), None);
+    }
 
     #[test]
     fn addresses_of_tests_are_no_concern() {

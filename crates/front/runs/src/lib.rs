@@ -14,7 +14,7 @@ mod ports;
 mod runs;
 mod store;
 
-pub use concerns::{Concern, concerns};
+pub use concerns::{Concern, concerns, in_use};
 pub use feed::{Batch, Feed, NumberedEvent};
 pub use grants::Grants;
 pub use ports::{HeldPort, Holder};

@@ -12,7 +12,7 @@ use axum::{
     Extension, Json,
     body::{Body, Bytes, to_bytes},
     extract::{ConnectInfo, Request, State, rejection::BytesRejection},
-    http::{HeaderMap, Method, StatusCode, header, request::Parts},
+    http::{HeaderMap, StatusCode, header, request::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -23,7 +23,7 @@ use crate::{
     answer::{ApiError, ApiResult, blocking},
     runs::{App, parsed},
     tls::HasCertificate,
-    tokens::{Role, TokenFile, Tokens, digest_of, is_same, random_token},
+    tokens::{Role, TokenEntry, TokenFile, Tokens, digest_of, is_same, random_token},
 };
 
 /// Number of false tokens from an address in [`WINDOW`], after which further ones are answered with 429.
@@ -34,9 +34,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 pub(crate) const MOST_BODY: usize = 64 << 20;
 /// Maximum size of a body from a client that is not known, in bytes.
 const MOST_PUBLIC_BODY: usize = 64 << 10;
-/// Name of the cookie that has the token of a browser.
-const COOKIE: &str = "wb";
-/// Time for which a browser stays logged in by a token that can be used once.
+/// Time for which a browser stays logged in.
 const BROWSER: Duration = Duration::from_secs(30 * 86_400);
 /// Time in which a body has to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -56,6 +54,8 @@ pub(crate) enum Access {
 #[derive(Debug)]
 pub(crate) struct Guarded {
     tokens: Tokens,
+    /// Name of the cookie for reading. Cookies are those of a host, so the port is part of it.
+    cookie: String,
     /// Digest of the token that a browser can use once.
     once: Mutex<Option<String>>,
     failures: Mutex<BTreeMap<IpAddr, (u32, Instant)>>,
@@ -97,29 +97,31 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     is_bearer.then(|| token.trim())
 }
 
-/// The token in the cookie that a browser sends.
-fn cookie(headers: &HeaderMap) -> Option<&str> {
+/// The values of all cookies with a name. Servers at other ports of the host can set cookies with the same name.
+fn cookies<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a str> {
     let all = headers.get_all(header::COOKIE).iter();
     let pairs = all.filter_map(|value| value.to_str().ok());
-    let mut pairs = pairs.flat_map(|value| value.split(';'));
-    pairs.find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+    let pairs = pairs.flat_map(|value| value.split(';'));
+    pairs.filter_map(move |pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
 }
 
 /// Value of a `Set-Cookie` header. No script can read the cookie, and a browser sends it only with requests of pages of
-/// this server; an empty token removes it.
-fn set_cookie(token: &str, is_encrypted: bool) -> String {
+/// this host; an empty token removes it.
+fn set_cookie(name: &str, token: &str, is_encrypted: bool) -> String {
     let secure = if is_encrypted { "; Secure" } else { "" };
     let age = match token {
         "" => 0,
         _ => BROWSER.as_secs(),
     };
-    format!("{COOKIE}={token}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict{secure}")
+    format!("{name}={token}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict{secure}")
 }
 
 impl Access {
-    pub(crate) fn by_tokens(file: TokenFile) -> Self {
+    /// Access by tokens, to a server at a port.
+    pub(crate) fn by_tokens(file: TokenFile, port: u16) -> Self {
         Self::Tokens(Arc::new(Guarded {
             tokens: Tokens::new(file),
+            cookie: format!("wb_{port}"),
             once: Mutex::default(),
             failures: Mutex::default(),
         }))
@@ -139,60 +141,42 @@ impl Access {
     pub(crate) fn ticket(&self, parts: &Parts) -> Result<Ticket, ApiError> {
         let from = parts.extensions.get::<ConnectInfo<SocketAddr>>();
         let from = from.map(|ConnectInfo(address)| address.ip());
-        let changes = !matches!(parts.method, Method::GET | Method::HEAD);
         let certificate = parts.extensions.get::<HasCertificate>();
         let has_certificate = certificate.is_some_and(|HasCertificate(known)| *known);
-        self.admit(&parts.headers, changes, from, has_certificate)
+        self.admit(&parts.headers, from, has_certificate)
     }
 
-    /// Permission of a client.
+    /// Permission of a client: by its token, else by a cookie, which is enough for reading, else by its certificate.
     fn admit(
         &self,
         headers: &HeaderMap,
-        changes: bool,
         from: Option<IpAddr>,
         has_certificate: bool,
     ) -> Result<Ticket, ApiError> {
-        let Self::Tokens(guarded) = self else {
-            return Ok(Ticket {
-                access: self.clone(),
-                token: String::new(),
-                name: String::new(),
-                role: Role::Admin,
-            });
-        };
-        let by_cookie = bearer(headers).is_none();
-        let Some(token) = bearer(headers).or_else(|| cookie(headers)) else {
-            // A browser sends a certificate with requests of pages of other sites, too; those have an origin, which
-            // the guard has compared.
-            if has_certificate {
-                return Ok(Ticket {
-                    access: self.clone(),
-                    token: String::new(),
-                    name: "certificate".to_owned(),
-                    role: Role::Run,
-                });
-            }
-            return Err(ApiError::new(
-                StatusCode::UNAUTHORIZED,
-                "a token is needed: Authorization: Bearer wbt_…",
-            ));
-        };
-        // The guard has compared the origin with the host.
-        if by_cookie && changes && !headers.contains_key(header::ORIGIN) {
-            return Err(ApiError::new(
-                StatusCode::FORBIDDEN,
-                "with a cookie, requests that change something need an Origin",
-            ));
-        }
-        let entry = guarded.tokens.find(token);
-        let entry = entry.ok_or_else(|| guarded.refusal(from))?;
-        Ok(Ticket {
+        let ticket = |token: &str, name: &str, role| Ticket {
             access: self.clone(),
             token: token.to_owned(),
-            name: entry.name,
-            role: entry.role,
-        })
+            name: name.to_owned(),
+            role,
+        };
+        let Self::Tokens(guarded) = self else {
+            return Ok(ticket("", "", Role::Admin));
+        };
+        if let Some(token) = bearer(headers) {
+            let entry = guarded.tokens.find(token);
+            let entry = entry.ok_or_else(|| guarded.refusal(from))?;
+            return Ok(ticket(token, &entry.name, entry.role));
+        }
+        let mut cookies = cookies(headers, &guarded.cookie);
+        let known = cookies.find_map(|token| Some((token, guarded.tokens.find(token)?)));
+        match known {
+            Some((token, entry)) => Ok(ticket(token, &entry.name, Role::Read)),
+            None if has_certificate => Ok(ticket("", "certificate", Role::Run)),
+            None => Err(ApiError::new(
+                StatusCode::UNAUTHORIZED,
+                "a token is needed: Authorization: Bearer wbt_…",
+            )),
+        }
     }
 }
 
@@ -215,7 +199,14 @@ pub(crate) struct SessionDocument {
     authenticated: bool,
 }
 
-/// Sets the cookie of a browser. A token that can be used once is exchanged for one of this browser.
+/// A browser that has logged in.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct LoggedIn {
+    /// Token for the requests of the page.
+    token: String,
+}
+
+/// Makes the tokens of a browser: one for its page, and one for reading, in a cookie.
 pub(crate) async fn log_in(
     State(app): State<App>,
     Extension(access): Extension<Access>,
@@ -228,30 +219,40 @@ pub(crate) async fn log_in(
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     blocking(move || {
-        let mut token = login.token;
         let is_once = lock(&guarded.once)
-            .take_if(|once| is_same(once, &digest_of(token.as_bytes())))
+            .take_if(|once| is_same(once, &digest_of(login.token.as_bytes())))
             .is_some();
-        if is_once {
-            let made = app.tokens.add("browser", Role::Admin, Some(BROWSER));
-            token = made.map_err(ApiError::internal)?;
+        let user = guarded.tokens.find(&login.token);
+        if user.is_none() && !is_once {
+            return Err(guarded.refusal(from));
         }
-        match guarded.tokens.find(&token) {
-            Some(_) => Ok(with_cookie(&token, app.is_encrypted)),
-            None => Err(guarded.refusal(from)),
-        }
+        let made = app.tokens.log_in(user.as_ref(), BROWSER);
+        let made = made.map_err(ApiError::internal)?;
+        let cookie = set_cookie(&guarded.cookie, &made.cookie, app.is_encrypted);
+        let body = Json(LoggedIn { token: made.page });
+        Ok(([(header::SET_COOKIE, cookie)], body).into_response())
     })
     .await
 }
 
-/// Removes the cookie of a browser.
-pub(crate) async fn log_out(State(app): State<App>) -> Response {
-    with_cookie("", app.is_encrypted)
-}
-
-fn with_cookie(token: &str, is_encrypted: bool) -> Response {
-    let cookie = set_cookie(token, is_encrypted);
-    (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response()
+/// Removes the tokens of a browser.
+pub(crate) async fn log_out(
+    State(app): State<App>,
+    Extension(access): Extension<Access>,
+    headers: HeaderMap,
+) -> ApiResult<Response> {
+    let Access::Tokens(guarded) = access else {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    };
+    blocking(move || {
+        let token = bearer(&headers).and_then(|token| guarded.tokens.find(token));
+        if let Some(token) = token.filter(TokenEntry::is_of_browser) {
+            app.tokens.remove(&token.id).map_err(ApiError::internal)?;
+        }
+        let cookie = set_cookie(&guarded.cookie, "", app.is_encrypted);
+        Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
+    })
+    .await
 }
 
 pub(crate) async fn session(Extension(ticket): Extension<Ticket>) -> Json<SessionDocument> {
@@ -351,22 +352,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = TokenFile::new(folder.path());
         let valid = file.add("ci", Role::Run, None).unwrap();
-        let access = Access::by_tokens(file);
+        let access = Access::by_tokens(file, 8443);
         let of = |token: &str| {
             let mut headers = HeaderMap::new();
             headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
             headers
         };
-        let status = |token: &str, from: &str| match access.admit(
-            &of(token),
-            true,
-            from.parse().ok(),
-            false,
-        ) {
-            Ok(_) => 200,
-            Err(error) => error.into_response().status().as_u16(),
-        };
-        assert!(access.admit(&HeaderMap::new(), false, None, false).is_err());
+        let status =
+            |token: &str, from: &str| match access.admit(&of(token), from.parse().ok(), false) {
+                Ok(_) => 200,
+                Err(error) => error.into_response().status().as_u16(),
+            };
+        assert!(access.admit(&HeaderMap::new(), None, false).is_err());
         for n in 0..12 {
             let expected = if n < MOST_FAILURES { 401 } else { 429 };
             assert_eq!(status("wbt_1_2", "10.0.0.1"), expected, "{n}");
@@ -377,26 +374,34 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_needs_the_origin_of_a_page_to_change_something() {
+    fn a_cookie_is_enough_for_reading_only() {
         let folder = tempfile::tempdir().unwrap();
         let file = TokenFile::new(folder.path());
-        let valid = file.add("browser", Role::Run, None).unwrap();
-        let access = Access::by_tokens(file);
-        let mut headers = HeaderMap::new();
-        let cookies = format!("other=1; wb={valid}; wbx=2");
-        headers.insert(header::COOKIE, cookies.parse().unwrap());
-        assert_eq!(
-            access.admit(&headers, false, None, false).unwrap().name,
-            "browser"
-        );
-        assert!(access.admit(&headers, true, None, false).is_err());
-        headers.insert(header::ORIGIN, "https://localhost".parse().unwrap());
-        assert!(access.admit(&headers, true, None, false).is_ok());
-        let made = set_cookie(&valid, true);
+        let valid = file.add("me", Role::Admin, None).unwrap();
+        let access = Access::by_tokens(file, 8443);
+        let of = |cookies: &str, has_certificate| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::COOKIE, cookies.parse().unwrap());
+            let from = "10.0.0.1".parse().ok();
+            let ticket = access.admit(&headers, from, has_certificate);
+            ticket.map(|ticket| (ticket.name, ticket.role))
+        };
+        let own = Ok(("me".to_owned(), Role::Read));
+        // Another server of the host may have set cookies, too.
+        let cookies = format!("other=1; wb_8443=; wb_8443=junk; wb_8443={valid}; wb_84430=2");
+        assert_eq!(of(&cookies, false).map_err(|_| ()), own);
+        assert_eq!(of(&cookies, true).map_err(|_| ()), own);
+        // They are no guesses.
+        for _ in 0..20 {
+            let error = of("wb_8443=junk; wb=x", false).unwrap_err();
+            assert_eq!(error.into_response().status(), StatusCode::UNAUTHORIZED);
+        }
+        assert_eq!(of("wb_8443=junk", true).unwrap().1, Role::Run);
+        let made = set_cookie("wb_1", &valid, true);
         assert!(
             made.ends_with("; HttpOnly; SameSite=Strict; Secure"),
             "{made}"
         );
-        assert!(set_cookie("", false).contains("wb=; Path=/; Max-Age=0;"));
+        assert!(set_cookie("wb_1", "", false).contains("wb_1=; Path=/; Max-Age=0;"));
     }
 }

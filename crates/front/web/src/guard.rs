@@ -57,6 +57,9 @@ fn check_headers(reach: Reach, method: &Method, headers: &HeaderMap) -> Result<(
         return refused("the request is for another host; use localhost");
     }
     // An unreadable origin is not that of this server.
+    if headers.get_all(header::ORIGIN).iter().count() > 1 {
+        return refused("the request has several origins");
+    }
     let origin = headers.get(header::ORIGIN);
     if let Some(origin) = origin.map(|value| value.to_str().unwrap_or("unreadable")) {
         let of = origin.split_once("://").map_or(origin, |(_, host)| host);

@@ -131,6 +131,23 @@ pub(crate) fn ports(runs: &Runs, checks: bool) -> ApiResult<Vec<PortDocument>> {
     Ok(all.collect())
 }
 
+/// Namespace and name of an interface, `NODE/IF` or `IF`.
+pub(crate) fn interface(place: &str) -> Option<(Namespace, &str)> {
+    let (namespace, name) = match place.split_once('/') {
+        Some((node, name)) => (Namespace::named(node), name),
+        None => (Namespace::current(), place),
+    };
+    Some((namespace.ok()?, name))
+}
+
+/// Returns true if there is such an interface.
+pub(crate) fn is_interface(place: &str) -> bool {
+    let found = interface(place);
+    found.is_some_and(|(namespace, name)| {
+        Netlink::open(&namespace).is_ok_and(|netlink| netlink.link(name).is_ok())
+    })
+}
+
 fn ports_in(runs: &Runs, namespace: &Namespace, checks: bool) -> Vec<PortDocument> {
     let Ok(netlink) = Netlink::open(namespace) else {
         return Vec::new();

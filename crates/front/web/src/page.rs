@@ -6,7 +6,7 @@ use std::{
 };
 
 use axum::{
-    Json,
+    Extension, Json,
     body::Bytes,
     extract::{Path, State, rejection::BytesRejection},
     http::{StatusCode, header},
@@ -19,6 +19,7 @@ use wb_render::report as pages;
 use wb_runs::{Run, RunMeta};
 
 use crate::{
+    access::Ticket,
     answer::{ApiError, ApiResult, blocking},
     runs::{App, RunId, parsed, typed},
     tokens::{Role, TokenEntry, lifetime},
@@ -58,7 +59,7 @@ const ASSETS: [(&str, &str, &str); 17] = [
 ];
 
 /// Examples of plans: name and text. The first comment of each says what it shows.
-const EXAMPLES: [(&str, &str); 6] = [
+const EXAMPLES: [(&str, &str); 5] = [
     ("pair", include_str!("../../../../examples/pair.toml")),
     (
         "bidirectional",
@@ -68,7 +69,6 @@ const EXAMPLES: [(&str, &str); 6] = [
         "mixed-streams",
         include_str!("../../../../examples/mixed-streams.toml"),
     ),
-    ("mix", include_str!("../../../../examples/mix.toml")),
     ("memory", include_str!("../../../../examples/memory.toml")),
     (
         "rfc2544",
@@ -199,11 +199,24 @@ pub(crate) struct MadeToken {
     token: String,
 }
 
+/// Refuses changes of the tokens by clients that need none: they would last longer than this server.
+fn needs_tokens(ticket: &Ticket) -> ApiResult<()> {
+    match ticket.is_authenticated() {
+        true => Ok(()),
+        false => Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "clients of this server need no tokens; use wirebench token",
+        )),
+    }
+}
+
 pub(crate) async fn add_token(
     State(app): State<App>,
+    Extension(ticket): Extension<Ticket>,
     body: Result<Bytes, BytesRejection>,
 ) -> ApiResult<Response> {
     let new: NewToken = parsed(body)?;
+    needs_tokens(&ticket)?;
     let expires = new.expires.as_deref().map(lifetime).transpose();
     let expires = expires.map_err(|what| ApiError::bad("expires", what))?;
     blocking(move || {
@@ -219,8 +232,10 @@ pub(crate) async fn add_token(
 
 pub(crate) async fn remove_token(
     State(app): State<App>,
+    Extension(ticket): Extension<Ticket>,
     RunId(id): RunId,
 ) -> ApiResult<StatusCode> {
+    needs_tokens(&ticket)?;
     blocking(
         move || match app.tokens.remove(&id).map_err(ApiError::internal)? {
             0 => Err(ApiError::unknown("token")),

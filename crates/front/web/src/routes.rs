@@ -153,12 +153,13 @@ pub(crate) static ROUTES: [Route; 36] = [
     route(
         "post",
         "/api/v1/login",
-        "Log a browser in, by a cookie.",
+        "Log a browser in: a token for its page, and a cookie for reading.",
         || post(access::log_in),
     )
     .takes(shape::<access::Login>)
-    .gives(204, Body::Empty)
+    .gives(200, Body::Json(shape::<access::LoggedIn>))
     .or(&[400, 401, 429])
+    .also(204)
     .by(None),
     route("post", "/api/v1/logout", "Log a browser out.", || {
         post(access::log_out)

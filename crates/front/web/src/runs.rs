@@ -53,6 +53,10 @@ const COURSE: Duration = Duration::from_secs(3);
 const MOST_KEYS: usize = 10_000;
 /// Maximum number of labels of a run.
 const MOST_LABELS: usize = 32;
+/// Maximum number of runs in a comparison.
+const MOST_COMPARED: usize = 16;
+/// Longest lease of a port.
+const LONGEST_LEASE: Duration = Duration::from_secs(30 * 86_400);
 /// Default number of runs in a list.
 const LISTED: usize = 50;
 
@@ -775,11 +779,20 @@ pub(crate) async fn compare(
     let asked = query(asked)?;
     blocking(move || {
         let mut runs = Vec::new();
+        if asked.runs.split(',').count() > MOST_COMPARED {
+            let what = format!("at most {MOST_COMPARED} runs are compared");
+            return Err(ApiError::bad("runs", what));
+        }
         for id in asked.runs.split(',') {
             let report = app.runs.report(id);
             let report = report.ok_or_else(|| ApiError::unknown("report").at("runs", id))?;
             let name = app.runs.get(id).map(|meta| meta.name).unwrap_or_default();
-            let name = if name.is_empty() { id.to_owned() } else { name };
+            let is_known = |run: &pages::Run| run.name == name;
+            let name = match name.as_str() {
+                "" => id.to_owned(),
+                _ if runs.iter().any(is_known) => format!("{name} ({id})"),
+                _ => name,
+            };
             runs.push(pages::Run { name, report });
         }
         let kinds = ["text/html", "text/markdown", "application/json"];
@@ -853,16 +866,17 @@ pub(crate) async fn own(
 ) -> ApiResult<Json<Lease>> {
     let body: LeaseBody = parsed(body)?;
     let owner = checked_text("owner", body.owner)?;
-    if !app.runs.offers(&port) {
+    if !app.runs.offers(&port) || !host::is_interface(&port) {
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "this server does not offer this port",
         ));
     }
-    if owner.is_empty() || body.r#for.as_nanos() == 0 {
+    let time = Duration::from_nanos(body.r#for.as_nanos());
+    if owner.is_empty() || time.is_zero() || time > LONGEST_LEASE {
         return Err(ApiError::bad(
             "body",
-            "owner must have a name, and for must be above 0",
+            "owner must have a name, and for must be above 0 and at most 720h",
         ));
     }
     if body.steal && ticket.role < Role::Admin {
@@ -871,9 +885,8 @@ pub(crate) async fn own(
             "the role admin is needed to steal a port",
         ));
     }
-    blocking(move || {
-        let time = Duration::from_nanos(body.r#for.as_nanos());
-        match app.runs.own(&port, &owner, time, body.steal) {
+    blocking(
+        move || match app.runs.own(&port, &owner, time, body.steal) {
             Ok(()) => Ok(Json(Lease {
                 port,
                 owner,
@@ -883,8 +896,8 @@ pub(crate) async fn own(
                 let error = ApiError::new(StatusCode::CONFLICT, "the port is in use");
                 Err(error.at(port, format!("is held by {holder}")))
             }
-        }
-    })
+        },
+    )
     .await
 }
 

@@ -167,7 +167,10 @@ impl Server {
         let otg_open = listen.otg_open.clone();
         let app = App::new(runs, tokens.clone(), tls.is_some(), otg_open);
         let (access, reach) = match listen.authenticates {
-            true => (Access::by_tokens(tokens), Reach::Authenticated),
+            true => (
+                Access::by_tokens(tokens, bound.port()),
+                Reach::Authenticated,
+            ),
             false => (Access::Open, Reach::Open),
         };
         let tls = tls.map(RustlsConfig::from_config);

@@ -4,6 +4,7 @@
 //! cannot use them. It is read again whenever it has changed.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
@@ -82,9 +83,26 @@ pub struct TokenEntry {
     /// Time from which on the token is refused, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_s: Option<u64>,
+    /// Of a token that was made for a browser: the id of the token with which the user logged in, or of the browser's
+    /// other token; empty after the link of the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    of: Option<String>,
+}
+
+/// Tokens of a browser.
+pub(crate) struct BrowserTokens {
+    /// Token with the rights of the user, which only pages of this server get.
+    pub(crate) page: String,
+    /// Token for reading, which the browser sends by itself, also to other servers at other ports of the host.
+    pub(crate) cookie: String,
 }
 
 impl TokenEntry {
+    /// Returns true if the token was made for a browser.
+    pub(crate) const fn is_of_browser(&self) -> bool {
+        self.of.is_some()
+    }
+
     fn is_valid(&self) -> bool {
         self.expires_s.is_none_or(|until| now_s() < until)
     }
@@ -148,22 +166,39 @@ impl TokenFile {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         let text = random_token()?;
-        let id = id_of(&text).unwrap_or_default().to_owned();
         let expires = lifetime.map(|lifetime| now_s().saturating_add(lifetime.as_secs()));
         self.change(|tokens| {
             tokens.retain(TokenEntry::is_valid);
-            tokens.push(TokenEntry {
-                id,
-                name: name.to_owned(),
-                role,
-                sha256: digest_of(text.as_bytes()),
-                expires_s: expires,
-            });
+            tokens.push(entry(&text, name, role, expires, None));
         })?;
         Ok(text)
     }
 
-    /// Removes the tokens with this id or name. Returns their number.
+    /// Makes the tokens of a browser whose user logs in with a token, or with the link of the server. They are removed
+    /// with that token, and are not valid for longer.
+    pub(crate) fn log_in(
+        &self,
+        user: Option<&TokenEntry>,
+        lifetime: Duration,
+    ) -> io::Result<BrowserTokens> {
+        let (page, cookie) = (random_token()?, random_token()?);
+        let until = now_s().saturating_add(lifetime.as_secs());
+        let known = user.and_then(|user| user.expires_s);
+        let until = Some(known.map_or(until, |known| known.min(until)));
+        let (name, role) = user.map_or(("link", Role::Admin), |user| (&user.name, user.role));
+        let of = user.map_or(String::new(), |user| user.id.clone());
+        let own = entry(&page, &format!("{name}, browser"), role, until, Some(of));
+        let read = format!("{name}, cookie");
+        let read = entry(&cookie, &read, Role::Read, until, Some(own.id.clone()));
+        self.change(|tokens| {
+            tokens.retain(TokenEntry::is_valid);
+            tokens.extend([own, read]);
+        })?;
+        Ok(BrowserTokens { page, cookie })
+    }
+
+    /// Removes the tokens with this id or name, and those of browsers that logged in with them. Returns the number of
+    /// the former.
     ///
     /// # Errors
     /// If the file cannot be changed.
@@ -173,9 +208,23 @@ impl TokenFile {
             return Ok(0);
         }
         self.change(|tokens| {
-            let before = tokens.len();
-            tokens.retain(|token| token.id != which && token.name != which);
-            removed = before - tokens.len();
+            let mut gone = BTreeSet::new();
+            tokens.retain(|token| {
+                let stays = token.id != which && token.name != which;
+                if !stays {
+                    removed += 1;
+                    gone.insert(token.id.clone());
+                }
+                stays
+            });
+            // A browser's tokens stand behind that of its user, and its cookie behind its other token.
+            tokens.retain(|token| {
+                let stays = token.of.as_ref().is_none_or(|of| !gone.contains(of));
+                if !stays {
+                    gone.insert(token.id.clone());
+                }
+                stays
+            });
         })?;
         Ok(removed)
     }
@@ -199,6 +248,23 @@ impl TokenFile {
         file.write_all(&serde_json::to_vec_pretty(&tokens)?)?;
         file.sync_all()?;
         fs::rename(part, &self.0)
+    }
+}
+
+fn entry(
+    text: &str,
+    name: &str,
+    role: Role,
+    expires_s: Option<u64>,
+    of: Option<String>,
+) -> TokenEntry {
+    TokenEntry {
+        id: id_of(text).unwrap_or_default().to_owned(),
+        name: name.to_owned(),
+        role,
+        sha256: digest_of(text.as_bytes()),
+        expires_s,
+        of,
     }
 }
 
@@ -304,6 +370,29 @@ mod tests {
             (1, 0)
         );
         assert!(tokens.find(&run).is_none());
+    }
+
+    #[test]
+    fn a_browser_has_tokens_for_as_long_as_its_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = TokenFile::new(folder.path());
+        let tokens = Tokens::new(file.clone());
+        let day = Duration::from_secs(86_400);
+        let user = file.add("me", Role::Run, Some(day)).unwrap();
+        let user = tokens.find(&user).unwrap();
+        let browser = file.log_in(Some(&user), 30 * day).unwrap();
+        let page = tokens.find(&browser.page).unwrap();
+        assert_eq!((page.role, page.expires_s), (Role::Run, user.expires_s));
+        assert_eq!(tokens.find(&browser.cookie).unwrap().role, Role::Read);
+        let by_link = file.log_in(None, day).unwrap();
+        assert_eq!(tokens.find(&by_link.page).unwrap().role, Role::Admin);
+        // Without the user there is no browser, without the browser no cookie.
+        assert_eq!(file.remove("me").unwrap(), 1);
+        assert!(tokens.find(&browser.page).is_none() && tokens.find(&browser.cookie).is_none());
+        assert!(tokens.find(&by_link.cookie).is_some());
+        let id = tokens.find(&by_link.page).unwrap().id;
+        assert_eq!(file.remove(&id).unwrap(), 1);
+        assert_eq!(file.read().unwrap(), []);
     }
 
     #[test]

@@ -1101,6 +1101,14 @@ fn seen_so_far(
     }
     let of = |end: Option<usize>, n: u64| end.map(|_| n);
     let (tx, rx) = (direction.tx, direction.rx);
+    if direction.streams.iter().all(|spec| is_tagged(&spec.stream)) {
+        // A frame that arrived was sent, even if its sender, which counts in batches, has not counted it yet.
+        let arrived = (received.received_frames).saturating_sub(received.duplicate_frames);
+        if arrived > sent.offered_frames {
+            sent.offered_frames = arrived;
+            sent.offered_octets = sent.offered_octets.max(received.received_octets);
+        }
+    }
     let counts_foreign = rx.is_some_and(|rx| run.ports[rx].counts_foreign());
     let foreign = Some(received.foreign_frames).filter(|n| counts_foreign || *n > 0);
     let totals = Totals {

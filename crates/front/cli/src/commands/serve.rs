@@ -34,7 +34,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// Certificate (PEM) of an authority: clients with a certificate of it need no token, and have the role `run`.
-    #[arg(long, value_name = "FILE", conflicts_with = "plain")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["plain", "no_auth"])]
     tls_client_ca: Option<PathBuf>,
     /// Folder of the history.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/wirebench", value_parser = folder)]

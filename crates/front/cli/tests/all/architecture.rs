@@ -40,10 +40,14 @@ fn may_use(from: &str, to: &str, to_name: &str) -> bool {
             to,
             "core" | "machine" | "ports" | "open" | "engine" | "engines"
         ),
-        // Control files are those of a folder; a screen writes figures as texts do; a server has runs.
+        // Control files are those of a folder; a screen writes figures as texts do; a server has runs, and
+        // compares reports as the command does.
         "front" => {
             matches!(to, "core" | "dialects" | "session")
-                || matches!(to_name, "wb-machine" | "wb-render" | "wb-fuse" | "wb-runs")
+                || matches!(
+                    to_name,
+                    "wb-machine" | "wb-render" | "wb-fuse" | "wb-runs" | "wb-files"
+                )
         }
         "testbed" => matches!(to, "core" | "machine" | "ports"),
         // Work of the engines goes through the session.

@@ -111,6 +111,7 @@ pub(crate) const SAMPLES: &[(&str, &str)] = &[
     ("FRAMES", "16,1024"),
     ("NUMBER", "4"),
     ("SLOTS", "4096"),
+    ("CIDR", "192.0.2.0/24"),
     ("SPEED", "10g"),
     ("1|25", "25"),
 ];

@@ -142,7 +142,7 @@ mod tests {
         }
         let open = ["192.0.2.0/24".parse().unwrap()];
         let folder = tempfile::tempdir().unwrap();
-        let access = Access::by_tokens(crate::tokens::TokenFile::new(folder.path()));
+        let access = Access::by_tokens(crate::tokens::TokenFile::new(folder.path()), 8443);
         let checked = check(&open, &access, &parts);
         checked.map_or_else(|error| error.code, |()| 200)
     }

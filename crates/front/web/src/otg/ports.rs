@@ -2,20 +2,13 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use wb_machine::{Ethtool, LinkCounters, Namespace, Netlink};
+use wb_machine::{Ethtool, LinkCounters, Netlink};
 use wb_otg::{Config, PortConfig};
+
+use crate::host::interface;
 
 /// Time for which a configuration owns its ports, unless another one replaces it.
 pub(super) const LEASE: Duration = Duration::from_secs(365 * 24 * 3600);
-
-/// Namespace and name of an interface, `NODE/IF` or `IF`.
-fn interface(place: &str) -> Option<(Namespace, &str)> {
-    let (namespace, name) = match place.split_once('/') {
-        Some((node, name)) => (Namespace::named(node), name),
-        None => (Namespace::current(), place),
-    };
-    Some((namespace.ok()?, name))
-}
 
 fn place_of(location: &str) -> Option<String> {
     let port = PortConfig {
@@ -63,9 +56,16 @@ pub(super) fn counters(config: &Config) -> BTreeMap<String, LinkCounters> {
         .collect()
 }
 
-/// Sets the interface of a port up or down.
+/// Sets the interface of a port up or down. An interface that the host may need is never set down.
 pub(super) fn set_link(port: &PortConfig, is_up: bool) -> Result<(), String> {
     let place = place_of(&port.location).unwrap_or_default();
+    // Interfaces in named namespaces are set up for tests.
+    if !is_up && !place.contains('/') {
+        let why = wb_runs::in_use(&place).map_err(|error| error.to_string())?;
+        if let Some(why) = why {
+            return Err(format!("{place} stays up: the host may need it, as {why}"));
+        }
+    }
     let found = interface(&place);
     let (namespace, name) = found.ok_or_else(|| format!("there is no interface {place}"))?;
     let netlink = Netlink::open(&namespace).map_err(|error| error.to_string())?;
