@@ -12,7 +12,7 @@ export const may = (role) => ROLES.indexOf(session.role) >= ROLES.indexOf(role);
 const KEY = "wb-token";
 let token = null;
 
-function storedToken() {
+export function storedToken() {
   try { return localStorage.getItem(KEY); } catch { return token; }
 }
 

@@ -1,5 +1,5 @@
 // The frame of the page: sign-in, views by the fragment of the address, colours.
-import { Failure, actions, get, may, post, session, storeToken } from "./api.js";
+import { Failure, actions, get, may, post, session, storeToken, storedToken } from "./api.js";
 import { h, notify, show } from "./dom.js";
 import * as access from "./access.js";
 import * as newRun from "./new.js";
@@ -110,6 +110,8 @@ async function start({ refused, hasLoggedIn } = {}) {
   try {
     answer = await get("session");
     if (!answer?.role) throw new Failure(200, { error: "the answer of the server is not that of wirebench" });
+    // Only the cookie for links and events is left of an earlier session.
+    if (answer.authenticated && answer.role === "read" && !storedToken()) throw new Failure(401, {});
   } catch (failure) {
     if (own !== attempt) return;
     if (failure.status === 401) {
