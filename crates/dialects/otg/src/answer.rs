@@ -59,6 +59,8 @@ pub struct FlowFigures {
     pub bytes_rx: u64,
     /// Duplicates among the received frames.
     pub duplicates: u64,
+    /// Frames that are missing before the last arrival.
+    pub missing: u64,
     /// Sent frames per second.
     pub tx_pps: f64,
     /// Received frames per second.
@@ -158,9 +160,11 @@ fn flow_row(flow: &Flow, figures: &FlowFigures, speed: Option<u64>) -> Map<Strin
         let ratio = flow.ratio.unwrap_or(flow.rx.len() as f64);
         let expected = figures.due_frames as f64 * ratio;
         let distinct = figures.frames_rx.saturating_sub(figures.duplicates) as f64;
-        let lost = (expected - distinct).max(0.0);
-        let share = if expected > 0.0 { lost / expected } else { 0.0 };
-        put("loss", json!(share * 100.0));
+        // Without an expected frame there is no loss to tell.
+        if expected > 0.0 {
+            let lost = (expected - distinct).max(0.0);
+            put("loss", json!(lost / expected * 100.0));
+        }
     }
     if flow.has_timestamps
         && let (Some(first), Some(last)) = (figures.first_ns, figures.last_ns)

@@ -18,6 +18,10 @@ use crate::{
 /// Length of the test tag in bytes.
 const TAG: usize = 18;
 const FCS: usize = 4;
+/// Longest delay of a flow, in ns: 30 days.
+const LONGEST_DELAY_NS: f64 = 30.0 * 86_400e9;
+/// Largest ratio of received to sent frames.
+const LARGEST_RATIO: f64 = 1e6;
 
 /// Latency that a flow measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -495,7 +499,7 @@ fn read_duration(
     let mut start = Span::default();
     if let Some(mut delay) = node.node("delay") {
         let choice = delay.choice("bytes");
-        let amount = delay.float(&choice).unwrap_or(0.0).max(0.0);
+        let amount = delay.float(&choice).unwrap_or(0.0);
         #[allow(clippy::cast_precision_loss)]
         let ns = match (choice.as_str(), speed) {
             ("nanoseconds", _) => Some(amount),
@@ -504,6 +508,9 @@ fn read_duration(
             ("bytes", None) if amount == 0.0 => Some(0.0),
             _ => None,
         };
+        if ns.is_some_and(|ns| !(0.0..=LONGEST_DELAY_NS).contains(&ns)) {
+            delay.problem(&choice, "out of range: must be 0 to 30 days");
+        }
         if ns.is_none() {
             delay.problem(&choice, "the speed of the port is unknown; use nanoseconds");
         }
@@ -526,7 +533,13 @@ fn read_metrics(node: &mut Node<'_>, flow: &mut Flow) {
     flow.has_timestamps = metrics.flag("timestamps").unwrap_or(false);
     if let Some(mut ratio) = metrics.node("rx_tx_ratio") {
         match ratio.choice("value").as_str() {
-            "value" => flow.ratio = ratio.float("value").or(Some(1.0)),
+            "value" => {
+                let value = ratio.float("value").unwrap_or(1.0);
+                if !(0.0..=LARGEST_RATIO).contains(&value) {
+                    ratio.problem("value", "out of range: must be 0 to 1000000");
+                }
+                flow.ratio = Some(value);
+            }
             "rx_count" => {
                 ratio.take("rx_count");
                 flow.ratio = None;

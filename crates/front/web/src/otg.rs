@@ -63,6 +63,8 @@ struct OtgState {
     /// Ports whose captures were on: the run and the file, once there is one.
     captured: BTreeMap<String, Option<(String, String)>>,
     active: Option<ActiveFlows>,
+    /// Warnings about flows that have ended, for the next answer.
+    warnings: Vec<String>,
     /// Figures of flows that have ended.
     ended: BTreeMap<String, FlowFigures>,
     /// Devices at each port, while they are on.

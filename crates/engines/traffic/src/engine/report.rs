@@ -1039,7 +1039,8 @@ pub(super) fn fill(run: &Traffic, part: &mut Part<'_>) {
     });
 }
 
-/// Streams so far of a direction, as of the last figures that the workers published.
+/// Streams so far of a direction, as of the last figures that the workers published. Frames that are missing before the
+/// last arrival of their flow count as lost, until they arrive late.
 fn streams_so_far(run: &Traffic, index: usize) -> Vec<StreamReport> {
     let direction = &run.directions[index];
     let mut streams: Vec<StreamReport> = direction
@@ -1078,6 +1079,21 @@ fn streams_so_far(run: &Traffic, index: usize) -> Vec<StreamReport> {
         report.totals.received_frames = sum(|flow| flow.received);
         report.totals.received_octets = sum(|flow| flow.octets);
         report.totals.duplicate_frames = sum(|flow| flow.duplicates);
+        // A frame that arrived was sent, with all before it, even if its sender has not counted them yet.
+        let (mut sent, mut missing) = (0, 0);
+        for parts in own.chunk_by(|a, b| a.flow == b.flow) {
+            let highest = parts.iter().filter_map(|part| part.highest).max();
+            let before = highest.map_or(0, |highest| highest + 1);
+            let distinct = parts
+                .iter()
+                .map(|part| part.received.saturating_sub(part.duplicates));
+            sent += before;
+            missing += before.saturating_sub(distinct.sum());
+        }
+        report.totals.lost_frames = Some(missing);
+        report.totals.offered_frames = report.totals.offered_frames.max(Some(sent));
+        let octets = report.totals.offered_octets;
+        report.totals.offered_octets = octets.max(report.totals.received_octets);
         add_times(report, own.iter());
     }
     streams

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use serde_json::Value;
 use wb_machine::LinkCounters;
-use wb_model::report::{JobReport, StreamReport};
+use wb_model::{
+    Report, Verdict,
+    report::{JobReport, StreamReport},
+};
 use wb_otg::{Config, Flow, FlowFigures, LatencyFigures, MetricsRequest, PortFigures, Transmit};
 use wb_runs::JobsSoFar;
 
@@ -61,6 +64,7 @@ fn sums(flow: &Flow, streams: &Streams<'_>) -> FlowFigures {
         figures.frames_rx += received.received_frames.unwrap_or(0);
         figures.bytes_rx += received.received_octets.unwrap_or(0);
         figures.duplicates += received.duplicate_frames.unwrap_or(0);
+        figures.missing += received.lost_frames.unwrap_or(0);
         add_times(&mut figures, stream);
         if let (Some(min), Some(max), Some(mean)) = (
             stream.latency_ns.min,
@@ -117,11 +121,26 @@ fn live_figures(flow: &Flow, seen: &[Moment<'_>]) -> FlowFigures {
     figures.due_frames = arrived.map_or(0, |at| at.frames_tx);
     // All frames were sent, and those in flight have arrived.
     let is_over = flow.count.is_some_and(|count| figures.due_frames >= count);
+    // Frames before the last arrival are due, too. So losses show at once, and also if nothing arrives any more.
+    let distinct = figures.frames_rx.saturating_sub(figures.duplicates);
+    figures.due_frames = figures.due_frames.max(distinct + figures.missing);
     figures.transmit = match is_over {
         true => Transmit::Stopped,
         false => Transmit::Started,
     };
     figures
+}
+
+/// Warning about flows that did not run as planned.
+fn warning(report: &Report) -> Option<String> {
+    let unsent = report.totals.unsent_frames.unwrap_or(0);
+    let is_whole = !matches!(report.verdict, Verdict::Invalid) && unsent == 0;
+    (!is_whole).then(|| {
+        format!(
+            "the last flows did not run as planned: {}; {unsent} frames were not sent",
+            report.reason
+        )
+    })
 }
 
 /// Returns true if a flow has sent all its frames.
@@ -139,12 +158,14 @@ impl Inner {
             return Some(active);
         }
         let report = self.runs.report(&active.run.id);
+        let warning = report.as_ref().and_then(warning);
         let jobs = report.map(|report| report.jobs).unwrap_or_default();
         let streams = streams_of(&jobs);
         let mut state = self.state();
         let is_same = |own: &ActiveFlows| Arc::ptr_eq(&own.run, &active.run);
         if state.active.as_ref().is_some_and(is_same) {
             state.active = None;
+            state.warnings.extend(warning);
             let config = Arc::clone(&state.config);
             for flow in config
                 .flows
@@ -276,4 +297,64 @@ fn is_sending(config: &Config, active: Option<&ActiveFlows>, port: &str) -> bool
 
 pub(super) fn unknown_name(path: &str, name: &str) -> OtgError {
     OtgError::new(400, format!("{path}: unknown name '{name}'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use wb_model::report::Totals;
+
+    use super::*;
+
+    /// Figures of a stream at a moment.
+    fn at(ms: u64, offered: u64, received: u64, missing: u64) -> JobsSoFar {
+        let stream = StreamReport {
+            name: "f".to_owned(),
+            totals: Totals {
+                offered_frames: Some(offered),
+                received_frames: Some(received),
+                lost_frames: Some(missing),
+                ..Totals::default()
+            },
+            ..StreamReport::default()
+        };
+        JobsSoFar {
+            elapsed_ns: ms * 1_000_000,
+            phase: wb_model::Phase::Running,
+            jobs: Arc::new(vec![JobReport {
+                streams: vec![stream],
+                ..JobReport::default()
+            }]),
+        }
+    }
+
+    #[test]
+    fn losses_show_during_the_run() {
+        let flow = Flow {
+            name: "f".to_owned(),
+            path: String::new(),
+            tx: String::new(),
+            rx: Vec::new(),
+            count: None,
+            streams: Vec::new(),
+            has_metrics: true,
+            has_loss: true,
+            has_timestamps: false,
+            latency: None,
+            ratio: None,
+        };
+        let due = |seen: &[JobsSoFar]| {
+            let figures = live_figures(&flow, &moments(seen));
+            (figures.due_frames, figures.frames_rx)
+        };
+        // One of 100 is lost: frames before the last arrival count at once.
+        assert_eq!(due(&[at(100, 100, 98, 1)]), (99, 98));
+        // Nothing arrives: frames that were sent half a second ago count.
+        assert_eq!(due(&[at(100, 100, 0, 0), at(400, 400, 0, 0)]), (0, 0));
+        assert_eq!(due(&[at(100, 100, 0, 0), at(700, 700, 0, 0)]), (100, 0));
+        // Frames in flight are not lost.
+        assert_eq!(
+            due(&[at(100, 100, 90, 0), at(700, 700, 690, 0)]),
+            (690, 690)
+        );
+    }
 }

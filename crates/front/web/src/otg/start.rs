@@ -26,7 +26,7 @@ const EMPTY_FILE: [u8; 24] = [
 impl Inner {
     pub(super) fn control(&self, control: Control) -> OtgResult<Value> {
         let _only = lock(&self.change);
-        let warnings = match control {
+        let mut warnings = match control {
             Control::Flows(State::Start, names) => self.start(&names)?,
             Control::Flows(State::Stop, names) => self.stop(&names)?,
             Control::Captures(state, names) => self.capture(state, &names)?,
@@ -44,6 +44,8 @@ impl Inner {
                 Vec::new()
             }
         };
+        self.settle();
+        warnings.append(&mut self.state().warnings);
         Ok(wb_otg::warnings(&warnings))
     }
 
