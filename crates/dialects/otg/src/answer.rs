@@ -160,7 +160,7 @@ fn flow_row(flow: &Flow, figures: &FlowFigures, speed: Option<u64>) -> Map<Strin
         let ratio = flow.ratio.unwrap_or(flow.rx.len() as f64);
         let expected = figures.due_frames as f64 * ratio;
         let distinct = figures.frames_rx.saturating_sub(figures.duplicates) as f64;
-        // Without an expected frame there is no loss to tell.
+        // Without an expected frame, the loss is unknown.
         if expected > 0.0 {
             let lost = (expected - distinct).max(0.0);
             put("loss", json!(lost / expected * 100.0));

@@ -28,7 +28,7 @@ const DRAIN: Span = Span::from_millis(500);
 pub struct Context<'c> {
     /// Names of the flows that start.
     pub flows: &'c BTreeSet<String>,
-    /// Names of the ports whose captures are on.
+    /// Names of the ports with captures that are on.
     pub captures: &'c BTreeSet<String>,
     /// True if frames may go to any address.
     pub owns_network: bool,

@@ -207,7 +207,7 @@ fn smallest_frames_with_a_tag() {
             );
         }
     }
-    // Two flows whose frames cannot be told apart.
+    // Two flows with frames that look the same.
     let mut flows = [
         flow(headers(&["ethernet", "ipv6", "tcp"])),
         flow(headers(&["ethernet"])),

@@ -35,7 +35,7 @@ pub(crate) use routes::router;
 const OWNER: &str = "otg";
 /// Longest time that a request waits for a run, so that clients with a limit of 10 s get an answer.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// Interval at which a run is looked at.
+/// Interval at which the state of a run is read.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The server's side of the API.
@@ -44,7 +44,7 @@ pub(crate) struct Otg(Arc<Inner>);
 
 struct Inner {
     runs: Runs,
-    /// Networks whose clients need no token.
+    /// Networks with clients that need no token.
     open: Vec<ClientNetwork>,
     /// Held by requests that change something, one after another.
     change: Mutex<()>,
@@ -58,9 +58,9 @@ struct OtgState {
     config: Arc<Config>,
     /// Ports that it owns, by their places.
     places: BTreeSet<String>,
-    /// Ports whose captures are on.
+    /// Ports with captures that are on.
     captures: BTreeSet<String>,
-    /// Ports whose captures were on: the run and the file, once there is one.
+    /// Ports with captures that were on: the run and the file, once there is one.
     captured: BTreeMap<String, Option<(String, String)>>,
     active: Option<ActiveFlows>,
     /// Warnings about flows that have ended, for the next answer.

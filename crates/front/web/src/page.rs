@@ -130,7 +130,7 @@ fn history_row(run: &RunMeta) -> String {
 pub(crate) struct Example {
     /// Name.
     name: &'static str,
-    /// What it shows, and what it needs.
+    /// Description: its purpose and its needs.
     about: String,
     /// The plan.
     toml: &'static str,

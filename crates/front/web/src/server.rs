@@ -53,9 +53,9 @@ pub struct Listen {
     pub authenticates: bool,
     /// Encryption of connections.
     pub encryption: Encryption,
-    /// Certificate (PEM) of the authority whose certificates replace tokens with the role `run`.
+    /// Certificate (PEM) of an authority: its certificates replace tokens with the role `run`.
     pub authority: Option<PathBuf>,
-    /// Networks whose OTG clients need no token.
+    /// Networks with OTG clients that need no token.
     pub otg_open: Vec<ClientNetwork>,
 }
 

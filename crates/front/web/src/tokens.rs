@@ -83,8 +83,8 @@ pub struct TokenEntry {
     /// Time from which on the token is refused, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_s: Option<u64>,
-    /// Of a token that was made for a browser: the id of the token with which the user logged in, or of the browser's
-    /// other token; empty after the link of the server.
+    /// For a token that was made for a browser, the id of the token with which the user logged in, or of the browser's
+    /// other token. It is empty after the link of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     of: Option<String>,
 }
@@ -93,7 +93,7 @@ pub struct TokenEntry {
 pub(crate) struct BrowserTokens {
     /// Token with the rights of the user, which only pages of this server get.
     pub(crate) page: String,
-    /// Token for reading, which the browser sends by itself, also to other servers at other ports of the host.
+    /// Token for reading, which the browser adds to all requests, also those to servers at other ports of the host.
     pub(crate) cookie: String,
 }
 
@@ -118,7 +118,7 @@ impl TokenEntry {
 /// Reads the lifetime of a token: `12h`, `90d`.
 ///
 /// # Errors
-/// What is allowed, if it is no time.
+/// If the text is no time; the error says what is allowed.
 pub fn lifetime(text: &str) -> Result<Duration, String> {
     let days = text
         .strip_suffix('d')
@@ -174,7 +174,7 @@ impl TokenFile {
         Ok(text)
     }
 
-    /// Makes the tokens of a browser whose user logs in with a token, or with the link of the server. They are removed
+    /// Makes the tokens of a browser after a login with a token, or with the link of the server. They are removed
     /// with that token, and are not valid for longer.
     pub(crate) fn log_in(
         &self,

@@ -20,7 +20,7 @@ use crate::{
     tokens::Role,
 };
 
-/// Network whose OTG clients need no token: `192.0.2.0/24`, or an address.
+/// Network with OTG clients that need no token: `192.0.2.0/24`, or an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientNetwork {
     address: u128,

@@ -151,7 +151,7 @@ fn is_sent(flow: &Flow, seen: &[Moment<'_>]) -> bool {
 }
 
 impl Inner {
-    /// Keeps the figures of flows whose run has ended. Returns the flows that are still sent.
+    /// Keeps the figures of flows after the end of their run. Returns the flows that are still sent.
     pub(super) fn settle(&self) -> Option<ActiveFlows> {
         let active = self.state().active.clone()?;
         if !self.has_ended(&active.run) {
@@ -348,7 +348,7 @@ mod tests {
         };
         // One of 100 is lost: frames before the last arrival count at once.
         assert_eq!(due(&[at(100, 100, 98, 1)]), (99, 98));
-        // Nothing arrives: frames that were sent half a second ago count.
+        // If nothing arrives, frames that were sent half a second ago count.
         assert_eq!(due(&[at(100, 100, 0, 0), at(400, 400, 0, 0)]), (0, 0));
         assert_eq!(due(&[at(100, 100, 0, 0), at(700, 700, 0, 0)]), (100, 0));
         // Frames in flight are not lost.
