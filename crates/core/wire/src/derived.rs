@@ -1,4 +1,4 @@
-//! Length and checksum fields of a frame whose headers are given as bytes, tunnels included.
+//! Length and checksum fields of headers that are given as bytes, also inside tunnels.
 
 use std::ops::Range;
 

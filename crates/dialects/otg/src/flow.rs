@@ -45,7 +45,7 @@ pub struct Flow {
     pub rx: Vec<String>,
     /// Number of frames that it sends; none for a flow without an end.
     pub count: Option<u64>,
-    /// Streams that send it, with the devices whose neighbour is their destination.
+    /// Streams that send it. A stream to the neighbour of a device has this neighbour.
     pub streams: Vec<(Stream, Option<Neighbour>)>,
     /// True if its metrics are shown.
     pub has_metrics: bool,

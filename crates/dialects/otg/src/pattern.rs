@@ -70,7 +70,7 @@ pub(crate) const fn largest(bits: u32) -> u128 {
 /// Values of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Values {
-    /// The same in all packets.
+    /// One value for all packets.
     Constant(u128),
     /// These in turn.
     List(Vec<u128>),

@@ -409,6 +409,10 @@ impl RunFolder {
             if let Some(mut report) = self.read::<Report>("so-far.json") {
                 report.verdict = Verdict::Incomplete;
                 report.reason = LEFT_BEHIND.to_owned();
+                // Nobody waited for frames in flight, so the losses are unknown.
+                for stream in report.jobs.iter_mut().flat_map(|job| &mut job.streams) {
+                    stream.totals.lost_frames = None;
+                }
                 meta.take_over(&report);
                 // The next start tries again.
                 if self.write("report.json.zst", &report).is_err() {
@@ -480,6 +484,8 @@ impl EventFile {
 
 #[cfg(test)]
 mod tests {
+    use wb_model::report::{JobReport, StreamReport};
+
     use super::*;
 
     pub(crate) fn meta(id: &str, state: RunState) -> RunMeta {
@@ -575,6 +581,13 @@ mod tests {
                     ..Report::default()
                 };
                 report.totals.offered_frames = Some(5);
+                let mut stream = StreamReport::default();
+                stream.totals.offered_frames = Some(5);
+                stream.totals.lost_frames = Some(0);
+                report.jobs.push(JobReport {
+                    streams: vec![stream],
+                    ..JobReport::default()
+                });
                 run.write("so-far.json", &report).unwrap();
                 let mut events = run.events().unwrap();
                 events.add(1, "state", "{\"state\":\"running\"}").unwrap();
@@ -611,6 +624,9 @@ mod tests {
             let report: Report = store.folder("known").read("report.json.zst").unwrap();
             assert_eq!(report.totals.offered_frames, Some(5));
             assert_eq!(report.verdict, Verdict::Incomplete);
+            // Frames may have been in flight.
+            let stream = &report.jobs[0].streams[0].totals;
+            assert_eq!((stream.offered_frames, stream.lost_frames), (Some(5), None));
             let whole = store.get("whole").unwrap();
             assert_eq!(
                 (whole.end, whole.verdict),

@@ -1,4 +1,4 @@
-//! The Open Traffic Generator API: one configuration, whose flows are carried out as runs.
+//! The Open Traffic Generator API: one configuration, with flows that are carried out as runs.
 //!
 //! A configuration owns its ports, as the owner `otg`. Starting flows makes one plan and one run of them and of the
 //! captures that are on.
