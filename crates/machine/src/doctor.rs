@@ -9,7 +9,7 @@ mod interface;
 
 pub use description::{Attach, Description, InterfaceDescription, Usage, XdpAbilities, describe};
 pub use drivers::xdp_mtu;
-pub use interface::judge;
+pub use interface::{XdpMode, judge, xdp_mode};
 
 use std::fmt;
 use std::fs;

@@ -33,6 +33,7 @@ mod path;
 mod report;
 mod resolve;
 
+pub use live::CHOSEN as CHOSEN_LIVE;
 pub use path::{Device, Host};
 
 /// One direction of a job: streams and the ports they go between.

@@ -1,14 +1,16 @@
 //! Checks if streams can run inside the kernel on this machine, and how to make it possible.
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use wb_machine::{
-    doctor::{Attach, InterfaceDescription, XdpAbilities},
+    doctor::{self, Attach, Description, InterfaceDescription, XdpAbilities},
     locks::{Direction, QueueLock},
     privilege::{Capability, Privileges},
 };
-use wb_model::{Locator, Plan, plan::PortPlan};
-use wb_open::{StartError, Use, Wire, locate_wire};
+use wb_model::{Driver, Locator, Plan, plan::PortPlan};
+use wb_open::{StartError, Use, Wire, drivers_to_try, locate_wire};
 
-use wb_traffic::engine::{Device, Host};
+use wb_traffic::engine::{CHOSEN_LIVE, Device, Host};
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +37,160 @@ pub fn in_kernel(port: Option<&Locator>) -> Result<Vec<InKernel>, StartError> {
     let device = Device::of(&plan, &wire, &Plan::default());
     let prefix = wire.namespace.command_prefix();
     Ok(vec![of_device(&device, &locator.name, &prefix)])
+}
+
+/// Driver at an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PortDriver {
+    /// Name, as in locators: `live`, `xdp`, `packet`.
+    pub name: &'static str,
+    /// Way in which XDP programs of the driver run: `native` or `generic`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<&'static str>,
+    /// True if the driver can send here.
+    pub sends: bool,
+    /// True if a plan that leaves the driver open would receive with the driver, unless a faster one does.
+    pub receives: bool,
+    /// Why the driver can or cannot be used, in a sentence.
+    pub why: String,
+}
+
+/// Drivers at an interface, and those that a plan which leaves the driver open uses for test streams.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PortDrivers {
+    /// Drivers, the fastest first.
+    pub drivers: Vec<PortDriver>,
+    /// Name of the driver that would send, if there is one.
+    pub sends_with: Option<&'static str>,
+    /// Name of the driver that would receive, if there is one.
+    pub receives_with: Option<&'static str>,
+    /// Choice and reason, in a sentence.
+    pub driver_choice: String,
+}
+
+const SENDS: Use = Use {
+    tx: true,
+    rx: false,
+    watch: false,
+    shares: false,
+    sharing: wb_open::Sharing::Alone,
+};
+const RECEIVES: Use = Use {
+    tx: false,
+    rx: true,
+    ..SENDS
+};
+
+/// Returns the drivers at an interface, and the choice of a plan that leaves the driver open. Opens and attaches
+/// nothing, so a run may still find an obstacle, for example a queue that another process uses. `about`: description of
+/// the interface.
+///
+/// # Errors
+/// Fails if there is no such interface.
+pub fn port_drivers(locator: &Locator, about: &Description) -> Result<PortDrivers, StartError> {
+    let plan = PortPlan::new(
+        "port",
+        Locator {
+            driver: None,
+            ..locator.clone()
+        },
+    );
+    let wire = locate_wire(&plan)?;
+    let host = Host::here();
+    let device = Device::of(&plan, &wire, &Plan::default());
+    let (receivers, reason) = drivers_to_try(&plan, RECEIVES, &wire)?;
+    let missing = |needed: &[Capability]| {
+        let missing = Privileges::of_this_process().missing(needed);
+        missing
+            .into_iter()
+            .next()
+            .map(|missing| missing.to_string())
+    };
+    Ok(chosen(vec![
+        live_driver(&host, &device, &locator.name),
+        xdp_driver(
+            about,
+            missing(&[Capability::NetRaw, Capability::NetAdmin, Capability::Bpf]),
+            (!receivers.contains(&Driver::Xdp)).then_some(reason),
+        ),
+        packet_driver(missing(&[Capability::NetRaw])),
+    ]))
+}
+
+fn live_driver(host: &Host, device: &Device, name: &str) -> PortDriver {
+    let cannot = |used| host.why_not(used);
+    let (sends, receives) = (cannot(SENDS), cannot(RECEIVES));
+    let found = of_device(device, name, "");
+    PortDriver {
+        name: Driver::Live.name(),
+        mode: None,
+        sends: sends.is_none() && device.keeps_out(true).is_none(),
+        receives: receives.is_none() && device.program.is_none(),
+        why: match sends.or(receives) {
+            Some(why) => format!("live cannot be used: {why}"),
+            None if found.can => format!("{CHOSEN_LIVE}; {}", found.text),
+            None => found.text,
+        },
+    }
+}
+
+/// The xdp driver. `missing`: privilege that the process lacks. `hides`: why the driver must not receive.
+fn xdp_driver(about: &Description, missing: Option<String>, hides: Option<String>) -> PortDriver {
+    let mode = doctor::xdp_mode(about);
+    let works = missing.is_none();
+    PortDriver {
+        name: Driver::Xdp.name(),
+        mode: mode.as_ref().map(|mode| match mode.is_native {
+            true => "native",
+            false => "generic",
+        }),
+        sends: works,
+        receives: works && hides.is_none(),
+        why: match (missing, mode, hides) {
+            (Some(missing), ..) => missing,
+            (None, mode, hides) => {
+                let mode = mode.map(|mode| mode.text).unwrap_or_default();
+                let hides = hides.map(|why| format!("; does not receive: {why}"));
+                format!("{mode}{}", hides.unwrap_or_default())
+            }
+        },
+    }
+}
+
+fn packet_driver(missing: Option<String>) -> PortDriver {
+    let works = missing.is_none();
+    PortDriver {
+        name: Driver::Packet.name(),
+        mode: None,
+        sends: works,
+        receives: works,
+        why: missing
+            .unwrap_or_else(|| "works on every interface; slower than the others".to_owned()),
+    }
+}
+
+/// Chooses the first driver that sends and the first that receives.
+fn chosen(drivers: Vec<PortDriver>) -> PortDrivers {
+    let sender = drivers.iter().find(|driver| driver.sends);
+    let receiver = drivers.iter().find(|driver| driver.receives);
+    let reason = |driver: &PortDriver| format!("{}: {}", driver.name, driver.why);
+    let choice = match (sender, receiver) {
+        (Some(sender), Some(receiver)) if sender.name == receiver.name => {
+            format!("sends and receives with {}", reason(sender))
+        }
+        (Some(sender), Some(receiver)) => format!(
+            "sends with {}; receives with {}",
+            reason(sender),
+            reason(receiver)
+        ),
+        _ => drivers.iter().map(reason).collect::<Vec<_>>().join("; "),
+    };
+    PortDrivers {
+        sends_with: sender.map(|driver| driver.name),
+        receives_with: receiver.map(|driver| driver.name),
+        driver_choice: choice,
+        drivers,
+    }
 }
 
 /// States in one finding if streams can be sent and accounted for by programs at a port.
@@ -86,24 +242,40 @@ pub fn xdp_abilities(
     let wire = locate_wire(&plan)?;
     let interface = &wire.interface;
     let used = in_use(&wire, about);
-    let inside = move || {
-        let features = wb_xdp::features(interface);
-        XdpAbilities {
-            native: features.native,
-            zero_copy: features.zero_copy,
-            transmit: features.transmit,
-            attach: match used {
-                Some(why) => Attach::NotTried(why),
-                None => match wb_xdp::try_native(interface) {
-                    Ok(Ok(())) => Attach::Accepted,
-                    Ok(Err(words)) => Attach::Refused(words),
-                    Err(error) => Attach::NotTried(error.reason()),
-                },
+    let inside = move || XdpAbilities {
+        attach: match used {
+            Some(why) => Attach::NotTried(why),
+            None => match wb_xdp::try_native(interface) {
+                Ok(Ok(())) => Attach::Accepted,
+                Ok(Err(words)) => Attach::Refused(words),
+                Err(error) => Attach::NotTried(error.reason()),
             },
-        }
+        },
+        ..reported(interface)
     };
     wb_machine::in_namespace(&wire.namespace, inside)
         .map_err(|cause| StartError::host(locator, cause))
+}
+
+/// Returns the XDP abilities of an interface, as the kernel reports them. Attaches nothing.
+///
+/// # Errors
+/// Fails if there is no such interface.
+pub fn reported_xdp_abilities(locator: &Locator) -> Result<XdpAbilities, StartError> {
+    let wire = locate_wire(&PortPlan::new("port", locator.clone()))?;
+    let interface = &wire.interface;
+    wb_machine::in_namespace(&wire.namespace, || reported(interface))
+        .map_err(|cause| StartError::host(locator, cause))
+}
+
+fn reported(interface: &wb_port::Interface) -> XdpAbilities {
+    let features = wb_xdp::features(interface);
+    XdpAbilities {
+        native: features.native,
+        zero_copy: features.zero_copy,
+        transmit: features.transmit,
+        attach: Attach::default(),
+    }
 }
 
 /// Returns why an XDP program must not be attached to an interface, not even for a moment.
@@ -173,6 +345,70 @@ mod tests {
             interface: "eth0".to_owned(),
             ..Device::default()
         }
+    }
+
+    fn about(driver: &str, mtu: u32) -> Description {
+        Description {
+            kernel: "6.1.0".to_owned(),
+            interface: Some(InterfaceDescription {
+                driver: driver.to_owned(),
+                mtu,
+                ..InterfaceDescription::default()
+            }),
+            ..Description::default()
+        }
+    }
+
+    #[test]
+    fn the_fastest_driver_that_works_is_chosen_and_each_has_its_reason() {
+        let able = Host {
+            kernel: Some((6, 1)),
+            ..Host::default()
+        };
+        let hides = || Some("an address is set".to_owned());
+        let at = |device: &Device, missing: Option<&str>, hides| {
+            let missing = || missing.map(str::to_owned);
+            chosen(vec![
+                live_driver(&able, device, "eth0"),
+                xdp_driver(&about("veth", 1500), missing(), hides),
+                packet_driver(missing()),
+            ])
+        };
+        let fast = at(&device(Some(true), None), None, hides());
+        assert_eq!(fast.sends_with, Some("live"));
+        assert_eq!(fast.receives_with, Some("live"));
+        assert!(
+            fast.driver_choice
+                .starts_with("sends and receives with live: fastest")
+        );
+
+        // Another program keeps live from receiving, and the host keeps xdp from it.
+        let taken = at(&device(Some(false), Some(7)), None, hides());
+        assert_eq!(taken.sends_with, Some("xdp"));
+        assert_eq!(taken.receives_with, Some("packet"));
+        assert_eq!(taken.drivers[1].mode, Some("native"));
+        let choice = &taken.driver_choice;
+        assert!(
+            choice.contains("does not receive: an address is set"),
+            "{choice}"
+        );
+        assert!(taken.drivers[0].why.contains("program 7"), "{taken:?}");
+
+        let nothing = at(
+            &device(Some(false), Some(7)),
+            Some("CAP_NET_RAW is missing"),
+            None,
+        );
+        assert_eq!((nothing.sends_with, nothing.receives_with), (None, None));
+        assert!(
+            nothing
+                .driver_choice
+                .contains("packet: CAP_NET_RAW is missing")
+        );
+
+        let large = xdp_driver(&about("veth", 9000), None, None);
+        assert_eq!(large.mode, Some("generic"));
+        assert!(large.why.contains("generic only"), "{}", large.why);
     }
 
     #[test]

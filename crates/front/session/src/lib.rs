@@ -16,7 +16,10 @@ mod prepare;
 mod report;
 mod run;
 
-pub use doctor::{InKernel, in_kernel, xdp_abilities};
+pub use doctor::{
+    InKernel, PortDriver, PortDrivers, in_kernel, port_drivers, reported_xdp_abilities,
+    xdp_abilities,
+};
 pub use extras::Extras;
 pub use prepare::{Attended, Checked, Opened, prepare};
 pub use run::{Finished, Prepared, StartAt};

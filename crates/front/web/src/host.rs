@@ -2,9 +2,15 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use wb_machine::{Ethtool, Netlink, doctor, netns, netns::Namespace};
-use wb_model::units::Mac;
+use wb_machine::{
+    Ethtool, Netlink,
+    doctor::{self, Description},
+    netns,
+    netns::Namespace,
+};
+use wb_model::{Locator, units::Mac};
 use wb_runs::{Grants, Holder, Runs};
+use wb_session::PortDrivers;
 
 use crate::answer::{ApiError, ApiResult};
 
@@ -78,8 +84,11 @@ pub(crate) struct PortDocument {
     up: bool,
     /// True if it has a carrier.
     carrier: bool,
-    /// Name of its kernel driver.
+    /// Name of its driver in the kernel.
     driver: Option<String>,
+    /// Drivers of wirebench at the interface.
+    #[serde(flatten)]
+    drivers: Option<PortDrivers>,
     /// Its addresses.
     addresses: Vec<String>,
     /// The other end of a veth pair, if it is in a named namespace.
@@ -104,16 +113,24 @@ pub(crate) struct FindingDocument {
     fix: Option<String>,
 }
 
-/// Checks an interface, without changing anything.
-fn findings(namespace: &Namespace, name: &str) -> Vec<FindingDocument> {
-    let about = doctor::describe(Some((namespace, name)));
-    let findings = about.map(|about| doctor::judge(&about)).unwrap_or_default();
-    let documents = findings.into_iter().map(|finding| FindingDocument {
-        level: finding.level.to_string(),
-        topic: finding.topic,
-        text: finding.text,
-        fix: finding.fix,
-    });
+/// Describes an interface, without changing anything.
+fn describe(namespace: &Namespace, name: &str, locator: &Locator) -> Option<Description> {
+    let mut about = doctor::describe(Some((namespace, name))).ok()?;
+    let interface = about.interface.as_mut()?;
+    interface.xdp = wb_session::reported_xdp_abilities(locator).ok()?;
+    Some(about)
+}
+
+/// Checks an interface.
+fn findings(about: &Description) -> Vec<FindingDocument> {
+    let documents = doctor::judge(about)
+        .into_iter()
+        .map(|finding| FindingDocument {
+            level: finding.level.to_string(),
+            topic: finding.topic,
+            text: finding.text,
+            fix: finding.fix,
+        });
     documents.collect()
 }
 
@@ -163,6 +180,13 @@ fn ports_in(runs: &Runs, namespace: &Namespace, checks: bool) -> Vec<PortDocumen
         let driver = ethtool.and_then(|e| e.driver(&link.name).ok().flatten());
         let addresses = netlink.addresses(&link.name).unwrap_or_default();
         let peer = wb_machine::veth_peer(namespace, &link.name).ok().flatten();
+        // An interface may vanish at this moment.
+        let place: Option<Locator> = locator.parse().ok();
+        let about = place.as_ref();
+        let about = about.and_then(|place| describe(namespace, &link.name, place));
+        let drivers = place.zip(about.as_ref());
+        let drivers =
+            drivers.and_then(|(place, about)| wb_session::port_drivers(&place, about).ok());
         PortDocument {
             mac: Mac(link.mac).to_string(),
             mtu: link.mtu,
@@ -173,7 +197,8 @@ fn ports_in(runs: &Runs, namespace: &Namespace, checks: bool) -> Vec<PortDocumen
             addresses: addresses.iter().map(ToString::to_string).collect(),
             peer: peer.map(|(namespace, name)| namespace.place_of(&name)),
             held_by: runs.holder(&locator),
-            findings: checks.then(|| findings(namespace, &link.name)),
+            drivers,
+            findings: about.filter(|_| checks).map(|about| findings(&about)),
             locator,
         }
     });

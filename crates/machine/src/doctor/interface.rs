@@ -146,50 +146,13 @@ impl Port<'_> {
 
     /// Reports how XDP programs run here, then each thing that keeps them out of the driver.
     fn xdp(&mut self) {
-        let InterfaceDescription {
-            name, driver, xdp, ..
-        } = self.interface;
-        let native = xdp.native.unwrap_or(drivers::has_native(driver));
-        let zero_copy = match xdp.zero_copy {
-            Some(true) => "with zero copy",
-            Some(false) => "with a copy",
-            None if drivers::has_zero_copy(driver) => "with zero copy if the device supports it",
-            None => "with a copy",
-        };
-        let generic = "generic only, slower than native";
-        let too_old = self
-            .facts
-            .filter(|facts| version(&self.about.kernel).is_some_and(|kernel| kernel < facts.since));
-        let mut obstacles = self.obstacles();
-        match &xdp.attach {
-            Attach::Accepted => {
-                obstacles.clear();
-                self.add_finding(Level::Ok, "XDP", format!("native, {zero_copy}"));
-            }
-            Attach::Refused(words) => {
-                let text = format!("{generic}: the driver refuses XDP programs ({words})");
-                self.add_finding(Level::Warn, "XDP", text);
-            }
-            Attach::NotTried(_) if !native => {
-                let text = format!("{generic}: the driver is not known to support native XDP");
-                self.add_finding(Level::Note, "XDP", text);
-            }
-            Attach::NotTried(_) => {
-                if let Some(facts) = too_old {
-                    let (major, minor) = facts.since;
-                    let text =
-                        format!("{generic}: native needs Linux {major}.{minor} with {driver}");
-                    self.add_finding(Level::Note, "XDP", text);
-                } else if obstacles.is_empty() {
-                    self.add_finding(Level::Ok, "XDP", format!("native, {zero_copy}"));
-                } else {
-                    let text = format!(
-                        "{generic}: {driver} refuses XDP programs with the current settings"
-                    );
-                    self.add_finding(Level::Warn, "XDP", text);
-                }
-            }
+        let InterfaceDescription { name, driver, .. } = self.interface;
+        let mut obstacles = obstacles(self.interface);
+        if self.interface.xdp.attach == Attach::Accepted {
+            obstacles.clear();
         }
+        let mode = mode_with(self.about, self.interface, &obstacles);
+        self.add_finding(mode.level, "XDP", mode.text);
         for (topic, text, command) in obstacles {
             self.say_with_fix(Level::Warn, topic, text, &command);
         }
@@ -205,49 +168,6 @@ impl Port<'_> {
             let command = format!("ip link set {name} xdp off");
             self.say_with_fix(Level::Problem, "XDP program", text, &command);
         }
-    }
-
-    /// Conditions of the driver that are not met, as topic, text and command.
-    fn obstacles(&self) -> Vec<(&'static str, String, String)> {
-        let Some(facts) = self.facts else {
-            return Vec::new();
-        };
-        let InterfaceDescription { name, driver, .. } = self.interface;
-        let mut found = Vec::new();
-        if facts.queues == XdpQueues::Half
-            && let Some(channels) = &self.interface.channels
-        {
-            let most = (max_rx(channels).min(max_tx(channels)) / 2).max(1);
-            let (rx, tx) = (channels.rx_queues(), channels.tx_queues());
-            if rx > most || tx > most || rx != tx {
-                let text = format!(
-                    "{rx} of {} receive, {tx} of {} transmit enabled; with XDP, {driver} needs equal numbers, at most {most} each",
-                    max_rx(channels),
-                    max_tx(channels)
-                );
-                let command = channels_command(name, channels, most, most);
-                found.push(("XDP queues", text, command));
-            }
-        }
-        if facts.lro_off && self.interface.has_on(Offload::Lro) {
-            let whose = match driver.as_str() {
-                "virtio_net" => {
-                    "; if this fails, disable it in the hypervisor (guest_tso4=off, guest_tso6=off)"
-                }
-                _ => "",
-            };
-            let text = format!("{driver} refuses XDP programs while LRO is on{whose}");
-            found.push(("XDP LRO", text, format!("ethtool -K {name} lro off")));
-        }
-        if self.interface.mtu > facts.xdp_mtu {
-            let text = format!(
-                "MTU {}: {driver} refuses single-buffer XDP programs above MTU {}",
-                self.interface.mtu, facts.xdp_mtu
-            );
-            let least = facts.xdp_mtu.min(XDP_MEMORY_MTU);
-            found.push(("XDP MTU", text, format!("ip link set {name} mtu {least}")));
-        }
-        found
     }
 
     /// Reports an MTU that the driver takes and the memory of the xdp driver does not.
@@ -457,6 +377,122 @@ impl Port<'_> {
             }
         }
     }
+}
+
+/// Condition of the driver that is not met, as topic, text and command.
+type Obstacle = (&'static str, String, String);
+
+/// Way in which XDP programs run at an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdpMode {
+    /// True if they run in the driver, false if only in the generic receive path.
+    pub is_native: bool,
+    /// The way and its reason.
+    pub text: String,
+    level: Level,
+}
+
+/// Returns the way in which XDP programs would run at the interface of a description; `None` without an interface.
+/// Does no I/O.
+#[must_use]
+pub fn xdp_mode(about: &Description) -> Option<XdpMode> {
+    let interface = about.interface.as_ref()?;
+    Some(mode_with(about, interface, &obstacles(interface)))
+}
+
+fn mode_with(
+    about: &Description,
+    interface: &InterfaceDescription,
+    obstacles: &[Obstacle],
+) -> XdpMode {
+    let InterfaceDescription { driver, xdp, .. } = interface;
+    let is_known = xdp.native.unwrap_or(drivers::has_native(driver));
+    let zero_copy = match xdp.zero_copy {
+        Some(true) => "with zero copy",
+        Some(false) => "with a copy",
+        None if drivers::has_zero_copy(driver) => "with zero copy if the device supports it",
+        None => "with a copy",
+    };
+    let native = XdpMode {
+        is_native: true,
+        text: format!("native, {zero_copy}"),
+        level: Level::Ok,
+    };
+    let generic = |level, why: String| XdpMode {
+        is_native: false,
+        text: format!("generic only, slower than native: {why}"),
+        level,
+    };
+    let too_old = drivers::facts(driver)
+        .filter(|facts| version(&about.kernel).is_some_and(|kernel| kernel < facts.since));
+    match &xdp.attach {
+        Attach::Accepted => native,
+        Attach::Refused(words) => generic(
+            Level::Warn,
+            format!("the driver refuses XDP programs ({words})"),
+        ),
+        Attach::NotTried(_) if !is_known => generic(
+            Level::Note,
+            "the driver is not known to support native XDP".to_owned(),
+        ),
+        Attach::NotTried(_) => match too_old {
+            Some(DriverFacts {
+                since: (major, minor),
+                ..
+            }) => generic(
+                Level::Note,
+                format!("native needs Linux {major}.{minor} with {driver}"),
+            ),
+            None if obstacles.is_empty() => native,
+            None => generic(
+                Level::Warn,
+                format!("{driver} refuses XDP programs with the current settings"),
+            ),
+        },
+    }
+}
+
+/// Conditions of the driver that are not met, as topic, text and command.
+fn obstacles(interface: &InterfaceDescription) -> Vec<Obstacle> {
+    let Some(facts) = drivers::facts(&interface.driver) else {
+        return Vec::new();
+    };
+    let InterfaceDescription { name, driver, .. } = interface;
+    let mut found = Vec::new();
+    if facts.queues == XdpQueues::Half
+        && let Some(channels) = &interface.channels
+    {
+        let most = (max_rx(channels).min(max_tx(channels)) / 2).max(1);
+        let (rx, tx) = (channels.rx_queues(), channels.tx_queues());
+        if rx > most || tx > most || rx != tx {
+            let text = format!(
+                "{rx} of {} receive, {tx} of {} transmit enabled; with XDP, {driver} needs equal numbers, at most {most} each",
+                max_rx(channels),
+                max_tx(channels)
+            );
+            let command = channels_command(name, channels, most, most);
+            found.push(("XDP queues", text, command));
+        }
+    }
+    if facts.lro_off && interface.has_on(Offload::Lro) {
+        let whose = match driver.as_str() {
+            "virtio_net" => {
+                "; if this fails, disable it in the hypervisor (guest_tso4=off, guest_tso6=off)"
+            }
+            _ => "",
+        };
+        let text = format!("{driver} refuses XDP programs while LRO is on{whose}");
+        found.push(("XDP LRO", text, format!("ethtool -K {name} lro off")));
+    }
+    if interface.mtu > facts.xdp_mtu {
+        let text = format!(
+            "MTU {}: {driver} refuses single-buffer XDP programs above MTU {}",
+            interface.mtu, facts.xdp_mtu
+        );
+        let least = facts.xdp_mtu.min(XDP_MEMORY_MTU);
+        found.push(("XDP MTU", text, format!("ip link set {name} mtu {least}")));
+    }
+    found
 }
 
 fn max_rx(channels: &Channels) -> u32 {

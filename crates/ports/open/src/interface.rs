@@ -182,6 +182,18 @@ pub fn requested_driver(port: &PortPlan) -> Result<Option<(Driver, &'static str)
     })
 }
 
+/// Returns the drivers to try for an interface that one job uses alone, best first, and the reason for the first one.
+///
+/// # Errors
+/// If the port asks for a driver that cannot do what else the port asks for.
+pub fn drivers_to_try(
+    port: &PortPlan,
+    used: Use,
+    wire: &Wire,
+) -> Result<(Vec<Driver>, String), StartError> {
+    candidates(port, used, wire, false)
+}
+
 /// Returns the drivers to try for an interface, best first, and the reason for the first one.
 fn candidates(
     port: &PortPlan,

@@ -17,7 +17,8 @@ pub use bell::{Alarm, Bell};
 pub use capture::{Tap, capture_xdp_options, open_capture, total_memory};
 pub use error::{StartError, signal_name};
 pub use interface::{
-    open_live, open_virtual, open_wire, open_wire_as, packet_options, requested_driver,
+    drivers_to_try, open_live, open_virtual, open_wire, open_wire_as, packet_options,
+    requested_driver,
 };
 pub use place::{in_the_way, place};
 pub use port::{OpenPort, Sharing, Use};

@@ -27,7 +27,7 @@ use wb_engine::{opening::Opening, settle::counted_frames};
 use wb_open::{OpenPort, Sharing, StartError, Wire, far_end, is_of_a_lab, open_wire};
 
 /// Reason for this driver if the plan leaves the driver open.
-pub(super) const CHOSEN: &str =
+pub const CHOSEN: &str =
     "fastest available (in-kernel); tcpdump on this host does not see these frames";
 
 /// Adds to the reason for a port's driver why the streams do not run inside the kernel.

@@ -12,6 +12,7 @@ use wb_machine::{
 };
 use wb_model::Locator;
 use wb_render::findings::{Finding, Level};
+use wb_session::PortDrivers;
 
 use crate::{
     deliver::{color, print, width},
@@ -48,6 +49,9 @@ pub(crate) struct DoctorDocument<'a> {
     schema: &'static str,
     /// Findings, in the order of the text.
     findings: &'a [Finding],
+    /// Drivers of the interface, and the choice of a plan that leaves the driver open.
+    #[serde(flatten)]
+    drivers: Option<&'a PortDrivers>,
     /// Facts behind the findings about the interface; with `--describe`.
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<&'a Description>,
@@ -73,6 +77,9 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<u8> {
     if let (Some(locator), Some(interface)) = (&args.port, &mut about.interface) {
         interface.xdp = wb_session::xdp_abilities(locator, interface)?;
     }
+    let drivers = args.port.as_ref();
+    let drivers = drivers.map(|locator| wb_session::port_drivers(locator, &about));
+    let drivers = drivers.transpose()?;
     let in_kernel = wb_session::in_kernel(args.port.as_ref())?;
     let in_kernel = in_kernel.into_iter().map(|f| Finding {
         level: match f.can {
@@ -97,18 +104,33 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<u8> {
             fix: f.fix,
         })
         .chain(in_kernel)
+        .chain(drivers.as_ref().map(chosen_drivers))
         .chain(wb_fuse::dead_folders()?.iter().map(|dir| dead_folder(dir)))
         .collect();
     print(&if args.json {
         serde_json::to_string_pretty(&DoctorDocument {
             schema: "wirebench.doctor/1",
             findings: &findings,
+            drivers: drivers.as_ref(),
             description: args.describe.then_some(&about),
         })?
     } else {
         wb_render::findings::text(&findings, color(), width())
     });
     Ok(exit_code(&findings))
+}
+
+/// The choice of a plan that leaves the driver of a port open.
+fn chosen_drivers(drivers: &PortDrivers) -> Finding {
+    Finding {
+        level: match drivers.sends_with {
+            Some(_) => Level::Ok,
+            None => Level::Warn,
+        },
+        topic: "drivers".to_owned(),
+        text: drivers.driver_choice.clone(),
+        fix: None,
+    }
 }
 
 /// Returns 1 if a problem remains.
