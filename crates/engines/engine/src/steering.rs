@@ -1,8 +1,12 @@
-//! Rate changes that a program requests while a run continues: less, more, or a pause.
+//! Rate changes that a program requests while a run continues: less, more, or a pause; of all clients of loads, or of
+//! single streams.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    fmt::Debug,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use wb_model::{JobKind, Plan, load::LoadRate};
+use wb_model::{JobKind, Plan, load::LoadRate, units::Rate};
 
 /// Requested change.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,11 +17,33 @@ pub enum Steer {
     Rate(f64),
 }
 
+/// Requested change of a stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum StreamSteer {
+    /// Send no frames. They are not intended either.
+    Off,
+    /// Continue after a pause.
+    On,
+    /// Send at this rate from now on. Also ends a pause.
+    Rate(Rate),
+}
+
+/// Streams of a run that can change.
+pub trait SteerStreams: Debug + Send + Sync {
+    /// Changes streams by their names, all at the same time. A name stands for all streams that have it, for example
+    /// those of both directions of a job.
+    ///
+    /// # Errors
+    /// The reason why a stream cannot follow. No stream changes then.
+    fn steer(&self, wishes: &[(String, StreamSteer)]) -> Result<(), String>;
+}
+
 /// Holds a requested change until the run takes it. Only clients of loads can follow changes
-/// ([`Steering::is_followed_by`]).
+/// ([`Steering::is_followed_by`]). Streams take their changes at once.
 #[derive(Clone, Debug, Default)]
 pub struct Steering {
     wish: Arc<Mutex<Option<Steer>>>,
+    streams: Arc<Mutex<Option<Arc<dyn SteerStreams>>>>,
 }
 
 impl Steering {
@@ -30,6 +56,24 @@ impl Steering {
     pub fn take(&self) -> Option<Steer> {
         let mut wish = self.wish.lock().unwrap_or_else(PoisonError::into_inner);
         wish.take()
+    }
+
+    /// Sets the streams of a run that is about to start.
+    pub fn set_streams(&self, streams: Arc<dyn SteerStreams>) {
+        *self.streams.lock().unwrap_or_else(PoisonError::into_inner) = Some(streams);
+    }
+
+    /// Changes streams by their names, all at the same time. A name stands for all streams that have it.
+    ///
+    /// # Errors
+    /// The reason why a stream cannot follow. No stream changes then.
+    pub fn steer_streams(&self, wishes: &[(String, StreamSteer)]) -> Result<(), String> {
+        let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let streams = streams.clone();
+        streams.map_or_else(
+            || Err("the run has no streams that can change now".to_owned()),
+            |streams| streams.steer(wishes),
+        )
     }
 
     /// Returns true if all senders in a run of this plan would follow changes.

@@ -7,6 +7,7 @@ use std::sync::{
 
 use crossbeam_utils::CachePadded;
 use wb_measure::{FlowStats, ShownOutline};
+use wb_model::units::Rational;
 use wb_port::Notify;
 
 /// Signals between the engine and the workers of a run.
@@ -217,6 +218,57 @@ impl ShownStreams {
     }
 }
 
+/// Pace of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamPace {
+    /// No frames.
+    Off,
+    /// As before the pause.
+    On,
+    /// Evenly, with this number of frames per second over all workers. Only for streams that were even before.
+    Even(Rational),
+}
+
+/// Change of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamOrder {
+    /// Index of the stream in the specification of the sender.
+    pub stream: usize,
+    /// Time of the change, monotonic.
+    pub at_mono_ns: u64,
+    /// Pace from then on.
+    pub pace: StreamPace,
+}
+
+/// Orders for the sender of one worker. The sender reads one word per turn, and the orders only if the word has changed.
+#[derive(Debug, Default)]
+pub struct StreamOrders {
+    given: AtomicUsize,
+    orders: Mutex<Vec<StreamOrder>>,
+}
+
+impl StreamOrders {
+    /// Gives an order.
+    pub fn give(&self, order: StreamOrder) {
+        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        orders.push(order);
+        self.given.store(orders.len(), Ordering::Release);
+    }
+
+    /// Number of orders so far.
+    #[inline]
+    pub(crate) fn given(&self) -> usize {
+        self.given.load(Ordering::Relaxed)
+    }
+
+    /// Orders after the first `followed`; none while an order is being given.
+    #[cold]
+    pub(crate) fn since(&self, followed: usize) -> Vec<StreamOrder> {
+        let orders = self.orders.try_lock();
+        orders.map_or_else(|_| Vec::new(), |orders| orders[followed..].to_vec())
+    }
+}
+
 /// A worker's counters for other threads, on separate cache lines.
 #[derive(Debug, Default)]
 pub struct SharedCounters {
@@ -227,6 +279,8 @@ pub struct SharedCounters {
     pub flows: CachePadded<ShownFlows>,
     /// The streams so far, published together with latencies.
     pub streams: CachePadded<ShownStreams>,
+    /// Orders for the sender of the worker.
+    pub orders: CachePadded<StreamOrders>,
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::{
     WorkerOutcome, run_offloaded, run_worker,
 };
 use wb_engine::{Ended, Engine, EngineState, LEAD_NS, Launch, Outcome, Part, Stop};
-use wb_engine::{clock::SystemClock, clock::wall_of_start, opening::Opening};
+use wb_engine::{clock::SystemClock, clock::wall_of_start, opening::Opening, steering::Steering};
 use wb_machine::clock::wall_ns;
 use wb_measure::FlowStats;
 use wb_model::{
@@ -25,13 +25,14 @@ use wb_open::{
 use wb_packet::{PacketOptions, RxMode};
 use wb_port::{QueuePair, offload::Halt};
 
-use crate::engine::checks::Recordings;
+use crate::engine::{checks::Recordings, steer::StreamSteering};
 
 mod checks;
 pub(crate) mod live;
 mod path;
 mod report;
 mod resolve;
+mod steer;
 
 pub use live::CHOSEN as CHOSEN_LIVE;
 pub use path::{Device, Host};
@@ -217,6 +218,9 @@ pub struct Traffic {
     passages: Vec<wb_live::PassProgram>,
     live: Progress,
     asked: LastOutlineRequest,
+    steering: Steering,
+    /// The streams for changes, once the workers exist.
+    steered: Option<Arc<StreamSteering>>,
     stopping: bool,
     /// Time at which the wait for residual frames ends.
     drain_until: Option<u64>,
@@ -247,6 +251,8 @@ impl Traffic {
             passages: Vec::new(),
             live: Progress::default(),
             asked: LastOutlineRequest::default(),
+            steering: opening.environment.steering.clone(),
+            steered: None,
             stopping: false,
             drain_until: None,
         };
@@ -510,6 +516,9 @@ impl Engine for Traffic {
                 worker.start_counting(&self.control, &SystemClock);
             }
         }
+        let steered = Arc::new(StreamSteering::new(self));
+        self.steering.set_streams(Arc::clone(&steered) as _);
+        self.steered = Some(steered);
         for slot in &self.slots {
             let received = slot.receives.map(|way| &self.directions[way]);
             // Figures of each stream need all its flows.

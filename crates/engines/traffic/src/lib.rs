@@ -71,7 +71,9 @@ mod watch;
 mod worker;
 
 pub use clock::VirtualClock;
-pub use control::{CounterValues, SharedCounters, TrafficControl};
+pub use control::{
+    CounterValues, SharedCounters, StreamOrder, StreamOrders, StreamPace, TrafficControl,
+};
 pub use device::{
     DeviceEnd, DeviceHandle, DeviceNext, DeviceOffload, DeviceOutcome, DeviceTurn, LoadedPort,
     TableLoader, device_sender, device_table, run_devices,

@@ -3,11 +3,16 @@
 //! Knows a schedule and the worker's share of it, but no frames, queues or clocks: all times are offsets from the
 //! start. The due time of event `k` follows from `k` alone, so nothing drifts. Fractions of a nanosecond are rounded
 //! down, which keeps "before the end" exact.
+//!
+//! A schedule can change at a time ([`Pacer::follow`]). Its events due before this time stay, and all events due from
+//! then on belong to the next part. So each event is planned once, however late the sender is.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use wb_model::units::Rational;
 use wb_port::offload::Pace;
+
+use crate::control::StreamPace;
 
 const SECOND: u128 = 1_000_000_000;
 
@@ -82,9 +87,9 @@ pub(crate) struct Pacer {
     /// Step between this worker's events in an even schedule: nanoseconds and parts.
     stride: Option<(u64, u64)>,
     num: u64,
-    /// Events of this worker sent or given up.
+    /// Events of this part sent or given up.
     passed: u64,
-    /// Events of this worker in total.
+    /// Events of this part in total.
     limit: u64,
     skipped: u64,
     /// Delay added to the schedule.
@@ -92,20 +97,23 @@ pub(crate) struct Pacer {
     worker: u64,
     workers: u64,
     schedule: Schedule,
+    /// Events of earlier parts.
+    earlier: u64,
+    /// Events due from here on are not planned.
+    end_ns: u64,
+    /// Events of this worker over all parts.
+    count: u64,
+    /// Start of the current pause.
+    held_since: Option<u64>,
+    /// Later parts, with their start.
+    changes: VecDeque<(u64, StreamPace)>,
 }
 
 impl Pacer {
     /// Creates an unlimited pacer for worker `worker` of `workers`.
     pub(crate) fn new(schedule: Schedule, worker: u32, workers: u32) -> Self {
-        let (stride, num) = match &schedule {
-            Schedule::Even(rate) => {
-                let num = u128::from(rate.numerator());
-                let way = u128::from(rate.denominator()) * SECOND * u128::from(workers);
-                let whole = u64::try_from(way / num).unwrap_or(u64::MAX);
-                (Some((whole, (way % num) as u64)), rate.numerator())
-            }
-            _ => (None, 1),
-        };
+        let workers = u64::from(workers);
+        let (stride, num) = steps(&schedule, workers);
         let mut pacer = Self {
             due: 0,
             rest: 0,
@@ -116,8 +124,13 @@ impl Pacer {
             skipped: 0,
             delay: 0,
             worker: u64::from(worker),
-            workers: u64::from(workers),
+            workers,
             schedule,
+            earlier: 0,
+            end_ns: u64::MAX,
+            count: u64::MAX,
+            held_since: None,
+            changes: VecDeque::new(),
         };
         pacer.find_next();
         pacer
@@ -176,9 +189,11 @@ impl Pacer {
     }
 
     fn find_next(&mut self) {
-        if self.passed >= self.limit {
-            self.due = u64::MAX;
-            return;
+        while self.passed >= self.limit {
+            if !self.begins_part() {
+                self.due = u64::MAX;
+                return;
+            }
         }
         let k = self
             .worker
@@ -196,6 +211,82 @@ impl Pacer {
         }
     }
 
+    /// Changes the schedule from `at_ns` on. Events due before stay, except that nothing is due after a count or an end.
+    #[cold]
+    pub(crate) fn follow(&mut self, at_ns: u64, pace: StreamPace) {
+        if self.is_done() {
+            return;
+        }
+        self.changes.push_back((at_ns, pace));
+        self.limit = self.part_limit();
+        self.find_next();
+    }
+
+    /// Begins the next part after the last event of this one. Returns false if there is none.
+    #[cold]
+    fn begins_part(&mut self) -> bool {
+        if self.earlier.saturating_add(self.passed) >= self.count {
+            self.held_since = None;
+            self.changes.clear();
+            return false;
+        }
+        let Some((at_ns, pace)) = self.changes.pop_front() else {
+            return false;
+        };
+        match (pace, &self.schedule) {
+            (StreamPace::Off, _) => {
+                self.held_since.get_or_insert(at_ns);
+            }
+            (StreamPace::Even(rate), Schedule::Even(current)) if rate != *current => {
+                self.schedule = Schedule::Even(rate);
+                (self.stride, self.num) = steps(&self.schedule, self.workers);
+                self.earlier += self.passed;
+                self.passed = 0;
+                self.delay = at_ns;
+                self.held_since = None;
+            }
+            _ => {
+                let since = self.held_since.take();
+                self.delay += since.map_or(0, |since| at_ns.saturating_sub(since));
+            }
+        }
+        self.limit = self.part_limit();
+        true
+    }
+
+    /// Number of this worker's events in this part.
+    fn part_limit(&self) -> u64 {
+        if self.held_since.is_some() {
+            return self.passed;
+        }
+        let until_ns = self.changes.front().map_or(u64::MAX, |(at_ns, _)| *at_ns);
+        let by_time = match until_ns.min(self.end_ns) {
+            u64::MAX => u64::MAX,
+            until_ns => self.ours_before(until_ns.saturating_sub(self.delay)),
+        };
+        let by_count = self.count.saturating_sub(self.earlier);
+        by_time.min(by_count).max(self.passed)
+    }
+
+    /// Returns true during a pause.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held_since.is_some()
+    }
+
+    /// Delays all events by `delay_ns`.
+    pub(crate) fn start_at(&mut self, delay_ns: u64) {
+        self.delay = delay_ns;
+        self.limit = self.part_limit();
+        self.find_next();
+    }
+
+    /// Plans only events due before `offset_ns`.
+    pub(crate) fn end_at(&mut self, offset_ns: u64) {
+        self.end_ns = offset_ns;
+        self.limit = self.part_limit();
+        self.find_next();
+    }
+
     /// Number of this worker's events due before `offset_ns`, ignoring the limit.
     pub(crate) fn ours_before(&self, offset_ns: u64) -> u64 {
         self.ours_of(self.schedule.count_before(offset_ns))
@@ -209,20 +300,21 @@ impl Pacer {
         }
     }
 
-    /// Number of this worker's events.
+    /// Number of this worker's events, without later parts.
     pub(crate) fn event_limit(&self) -> u64 {
-        self.limit
+        self.earlier.saturating_add(self.limit)
     }
 
     /// Limits this worker to `events` events.
     pub(crate) fn limit_to(&mut self, events: u64) {
-        self.limit = self.limit.min(events);
+        self.count = self.count.min(events);
+        self.limit = self.part_limit();
         self.find_next();
     }
 
     /// Number of this worker's events that were sent or given up.
     pub(crate) fn events_passed(&self) -> u64 {
-        self.passed
+        self.earlier + self.passed
     }
 
     /// Number of this worker's events that were given up.
@@ -241,8 +333,9 @@ impl Pacer {
     /// Gives up events due before `offset_ns`, except the last one due by `now_ns`.
     #[cold]
     pub(crate) fn skip_before(&mut self, offset_ns: u64, now_ns: u64) {
-        let newest = self.ours_before(now_ns.saturating_add(1)).saturating_sub(1);
-        let to = self.ours_before(offset_ns).min(newest).min(self.limit);
+        let before = |ns: u64| self.ours_before(ns.saturating_sub(self.delay));
+        let newest = before(now_ns.saturating_add(1)).saturating_sub(1);
+        let to = before(offset_ns).min(newest).min(self.limit);
         if to > self.passed {
             self.skipped += to - self.passed;
             self.passed = to;
@@ -250,22 +343,42 @@ impl Pacer {
         }
     }
 
-    /// Returns true if no event is left.
+    /// Returns true if no event is left and none will follow after a pause.
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
-        self.due == u64::MAX
+        self.due == u64::MAX && self.held_since.is_none()
     }
 
     /// Stops the schedule; the planned number of events does not change.
     pub(crate) fn stop(&mut self) {
+        while !self.changes.is_empty() {
+            // Parts that have not begun were planned, too.
+            self.passed = self.limit;
+            if !self.begins_part() {
+                break;
+            }
+        }
+        self.held_since = None;
         self.due = u64::MAX;
     }
 
     /// Stops the schedule and reduces the planned number of events accordingly.
     pub(crate) fn truncate(&mut self) {
+        self.changes.clear();
         self.limit = self.limit.min(self.passed);
         self.stop();
     }
+}
+
+/// Step between a worker's events in an even schedule: nanoseconds and parts, and the number of parts.
+fn steps(schedule: &Schedule, workers: u64) -> (Option<(u64, u64)>, u64) {
+    let Schedule::Even(rate) = schedule else {
+        return (None, 1);
+    };
+    let num = u128::from(rate.numerator());
+    let way = u128::from(rate.denominator()) * SECOND * u128::from(workers);
+    let whole = u64::try_from(way / num).unwrap_or(u64::MAX);
+    (Some((whole, (way % num) as u64)), rate.numerator())
 }
 
 /// Distributes `count` events over parallel schedules: the earliest events are taken, in pacer order if due in the same
@@ -454,6 +567,82 @@ mod tests {
     }
 
     #[test]
+    fn a_changed_schedule_keeps_what_was_due_before() {
+        const MS: u64 = 1_000_000;
+        let mut pacer = even("1kpps", 0, 1);
+        pacer.end_at(S);
+        assert_eq!(pacer.event_limit(), 1000);
+        // From 100.5 ms on 100 frames/s: 101 events before, 90 in the 899.5 ms after.
+        pacer.follow(100 * MS + MS / 2, StreamPace::Even(rate("100pps")));
+        for _ in 0..101 {
+            assert!(pacer.next_due() <= 100 * MS);
+            pacer.advance();
+        }
+        assert_eq!(pacer.next_due(), 100 * MS + MS / 2);
+        pacer.advance();
+        assert_eq!(pacer.next_due(), 110 * MS + MS / 2);
+        assert_eq!((pacer.events_passed(), pacer.event_limit()), (102, 191));
+        assert_eq!(pacer.events_waiting(130 * MS), 2);
+
+        // A pause: nothing is due, nothing is planned, and it is not the end.
+        pacer.follow(200 * MS, StreamPace::Off);
+        for _ in 0..9 {
+            pacer.advance();
+        }
+        assert_eq!((pacer.next_due(), pacer.is_held()), (u64::MAX, true));
+        assert!(!pacer.is_done());
+        assert_eq!((pacer.events_passed(), pacer.event_limit()), (111, 111));
+        assert_eq!((pacer.events_waiting(S), pacer.events_skipped()), (0, 0));
+
+        // It continues where it stopped: the event of 200.5 ms is due 300 ms later.
+        pacer.follow(500 * MS, StreamPace::On);
+        assert_eq!(pacer.next_due(), 500 * MS + MS / 2);
+        assert_eq!(pacer.event_limit(), 111 + 50);
+        pacer.stop();
+        assert!(pacer.is_done());
+        assert_eq!(pacer.event_limit(), 161);
+    }
+
+    #[test]
+    fn parts_that_a_late_sender_never_reached_were_planned() {
+        let mut pacer = even("1kpps", 0, 1);
+        pacer.end_at(S);
+        pacer.follow(S / 2, StreamPace::Even(rate("10pps")));
+        pacer.follow(S / 2 + S / 4, StreamPace::Off);
+        pacer.stop();
+        assert_eq!((pacer.event_limit(), pacer.is_done()), (503, true));
+        let mut truncated = even("1kpps", 0, 1);
+        truncated.follow(S / 2, StreamPace::Even(rate("10pps")));
+        truncated.advance();
+        truncated.truncate();
+        assert_eq!((truncated.event_limit(), truncated.is_done()), (1, true));
+    }
+
+    #[test]
+    fn a_count_ends_a_changed_schedule_also_in_a_pause() {
+        let mut pacer = even("1kpps", 0, 1);
+        pacer.limit_to(3);
+        pacer.follow(1_500_000, StreamPace::Even(rate("10pps")));
+        pacer.follow(S, StreamPace::Off);
+        let mut sent = 0;
+        while !pacer.is_done() {
+            pacer.advance();
+            sent += 1;
+        }
+        assert_eq!((sent, pacer.event_limit(), pacer.is_held()), (3, 3, false));
+    }
+
+    #[test]
+    fn a_delayed_schedule_ends_with_the_others() {
+        let mut pacer = even("1kpps", 0, 1);
+        pacer.end_at(S);
+        pacer.start_at(S / 4);
+        assert_eq!((pacer.next_due(), pacer.event_limit()), (S / 4, 750));
+        pacer.skip_before(S / 2, S);
+        assert_eq!((pacer.next_due(), pacer.events_skipped()), (S / 2, 250));
+    }
+
+    #[test]
     fn a_count_goes_to_the_earliest() {
         let mut fast = even("3kpps", 0, 1);
         let mut slow = even("1kpps", 0, 1);
@@ -495,6 +684,42 @@ mod tests {
     }
 
     proptest! {
+        /// Over all workers, a changed schedule has the events of its parts, each once.
+        #[test]
+        fn parts_add_up(rates in prop::collection::vec(1u64..200_000, 1..5), workers in 1u32..4, off in 0usize..5) {
+            let part_ns = 10_000_000;
+            let mut dues = Vec::new();
+            for worker in 0..workers {
+                let first = Schedule::Even(Rational::whole(rates[0]));
+                let mut pacer = Pacer::new(first, worker, workers);
+                pacer.end_at(part_ns * rates.len() as u64);
+                for (at, pps) in rates.iter().enumerate().skip(1) {
+                    let pace = match at == off {
+                        true => StreamPace::Off,
+                        false => StreamPace::Even(Rational::whole(*pps)),
+                    };
+                    pacer.follow(part_ns * at as u64, pace);
+                }
+                while pacer.next_due() != u64::MAX {
+                    dues.push(pacer.next_due());
+                    pacer.advance();
+                }
+                pacer.stop();
+                prop_assert_eq!(pacer.event_limit(), pacer.events_passed());
+            }
+            for (at, pps) in rates.iter().enumerate() {
+                let (from, to) = (part_ns * at as u64, part_ns * (at as u64 + 1));
+                let found = dues.iter().filter(|due| (from..to).contains(due)).count() as u64;
+                let same = at > 0 && rates[at - 1] == *pps;
+                match at == off && at > 0 {
+                    true => prop_assert_eq!(found, 0),
+                    // Equal rates continue, so their parts do not begin with an event.
+                    false if same || (at > 0 && at - 1 == off) => {}
+                    false => prop_assert_eq!(found, Schedule::Even(Rational::whole(*pps)).count_before(part_ns)),
+                }
+            }
+        }
+
         #[test]
         fn steps_agree_with_the_formula(schedule in schedules(), workers in 1u32..5, skip in 0u64..50) {
             let mut dues = Vec::new();

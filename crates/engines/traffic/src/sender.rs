@@ -10,6 +10,7 @@ use wb_measure::Histogram;
 use wb_model::lateness::{LATE_NS, Lateness, Turns, USUAL_NS};
 use wb_port::{PortError, TxCounters, TxQueue};
 
+use crate::control::StreamOrder;
 use crate::frames::MOST_FRAMES;
 use crate::pacer::share_out;
 use crate::stream_sender::{DepartureIntervals, FrameOwner, ReturnReason, SlotBatch, StreamSender};
@@ -383,7 +384,8 @@ impl Sender {
     fn next_wake(&self, now_ns: u64) -> u64 {
         match self.streams.iter().map(StreamSender::next_due).min() {
             // All are done: next, wait for frames in flight.
-            None | Some(u64::MAX) => now_ns,
+            None | Some(u64::MAX) if self.streams.iter().all(StreamSender::is_done) => now_ns,
+            None => now_ns,
             Some(due) => self.run_ns.saturating_add(due).min(self.end_ns),
         }
     }
@@ -453,6 +455,19 @@ impl Sender {
         let (streams, ramp) = (&mut self.streams, &mut self.ramp_returned);
         tx.take_refused(|frame| attribute_returned(streams, ramp, frame, ReturnReason::Refused));
         result
+    }
+
+    /// Changes the pace of a stream. A change that should have begun earlier begins now.
+    #[cold]
+    pub(crate) fn follow(&mut self, now_ns: u64, order: &StreamOrder) {
+        if matches!(self.phase, SenderPhase::Flight { .. } | SenderPhase::Done) {
+            return;
+        }
+        let at_ns = order.at_mono_ns.max(now_ns).saturating_sub(self.run_ns);
+        if let Some(stream) = self.streams.get_mut(order.stream) {
+            stream.follow(at_ns, order.pace);
+        }
+        self.wake_ns = self.wake_ns.min(self.next_wake(now_ns));
     }
 
     /// Schedules no further frames. Frames in flight are still flushed, so continue to take turns.
@@ -592,7 +607,7 @@ fn fill_free<T: TxQueue, C: Clock>(
 ) -> usize {
     for i in 0..streams.len() {
         let at = (turn + i) % streams.len();
-        if !streams[at].is_paced() && !streams[at].is_done() {
+        if !streams[at].is_paced() && streams[at].next_due() == 0 {
             streams[at].fill_batch(batch, 0);
             return at + 1;
         }

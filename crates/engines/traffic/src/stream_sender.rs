@@ -13,6 +13,7 @@ use wb_model::{
 use wb_port::offload::{Pace, SendCounters, StreamProgram};
 use wb_port::{Slot, TxQueue};
 
+use crate::control::StreamPace;
 use crate::frames::{BuildContext, CookieMark, FlowCursor, StreamFrames, TagContents, cursor_of};
 use crate::modify::WorkerShare;
 use crate::pacer::{Pacer, Schedule};
@@ -150,6 +151,8 @@ pub(crate) struct StreamSender {
     flows: u32,
     first_flow: u32,
     stopped: bool,
+    /// Pause of a stream at full speed.
+    held: bool,
     submitted_frames: u64,
     submitted_octets: u64,
     refused_frames: u64,
@@ -193,16 +196,17 @@ impl StreamSender {
         };
         let mut pacer = schedule.map(|schedule| Pacer::new(schedule, share.worker, share.workers));
         if let Some(pacer) = &mut pacer {
-            let end = match (sender.duration_ns, sender.count, &spec.replay) {
-                (Some(duration), _, _) => pacer.ours_before(duration),
-                (None, None, Some(recording)) => pacer.ours_of(recording.frames.len() as u64),
-                _ => u64::MAX,
-            };
-            pacer.limit_to(end);
+            match (sender.duration_ns, sender.count, &spec.replay) {
+                (Some(duration), _, _) => pacer.end_at(duration),
+                (None, None, Some(recording)) => {
+                    pacer.limit_to(pacer.ours_of(recording.frames.len() as u64));
+                }
+                _ => {}
+            }
             if let Some(count) = spec.stream.count {
                 pacer.limit_to(pacer.ours_of(count));
             }
-            pacer.put_off(spec.stream.start.as_nanos());
+            pacer.start_at(spec.stream.start.as_nanos());
         }
         let rise = match sender.lead.whole_ns() {
             0 => None,
@@ -228,6 +232,7 @@ impl StreamSender {
             flows: spec.flows,
             first_flow: spec.first_flow,
             stopped: false,
+            held: false,
             submitted_frames: 0,
             submitted_octets: 0,
             refused_frames: 0,
@@ -372,7 +377,7 @@ impl StreamSender {
     pub(crate) fn next_due(&self) -> u64 {
         match &self.pacer {
             Some(pacer) => pacer.next_due(),
-            None if self.stopped => u64::MAX,
+            None if self.stopped || self.held => u64::MAX,
             None => 0,
         }
     }
@@ -440,9 +445,17 @@ impl StreamSender {
     pub(crate) fn handle_end(&mut self, since_end_ns: u64) {
         self.stopped = true;
         if let Some(pacer) = &mut self.pacer
-            && (pacer.events_skipped() > 0 || since_end_ns > self.allowance_ns)
+            && (pacer.events_skipped() > 0 || since_end_ns > self.allowance_ns || pacer.is_held())
         {
             pacer.stop();
+        }
+    }
+
+    /// Changes the pace from `at_ns` on. A stream at full speed only pauses and continues, at once.
+    pub(crate) fn follow(&mut self, at_ns: u64, pace: StreamPace) {
+        match &mut self.pacer {
+            Some(pacer) => pacer.follow(at_ns, pace),
+            None => self.held = pace == StreamPace::Off,
         }
     }
 

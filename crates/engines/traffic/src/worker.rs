@@ -94,6 +94,7 @@ pub fn run_worker<Q: QueuePair, C: Clock>(
         sent: None,
         started: false,
         stopped: false,
+        orders: 0,
         received_all: false,
         unpublished: 0,
         published_ns: 0,
@@ -158,6 +159,8 @@ struct WorkerRun<'a, T, R, C> {
     sent: Option<SenderOutcome>,
     started: bool,
     stopped: bool,
+    /// Number of orders that the sender has followed.
+    orders: usize,
     /// The port has reached the end of a capture file.
     received_all: bool,
     unpublished: usize,
@@ -285,6 +288,12 @@ impl<T: TxQueue, R: RxQueue, C: Clock> WorkerRun<'_, T, R, C> {
         if self.control.stop.load(Ordering::Relaxed) && !self.stopped {
             self.stopped = true;
             sender.abort();
+        }
+        if self.shared.orders.given() != self.orders && self.started {
+            let orders = self.shared.orders.since(self.orders);
+            let now_ns = self.clock.monotonic_ns();
+            orders.iter().for_each(|order| sender.follow(now_ns, order));
+            self.orders += orders.len();
         }
         let step = match sender.step(self.tx, self.clock) {
             Ok(step) => step,

@@ -14,7 +14,7 @@ use std::{
 
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::json;
-use wb_model::{Phase, Report, Snapshot, Verdict, timeline::Timeline};
+use wb_model::{Phase, Report, Snapshot, Verdict, bench::TrialPurpose, timeline::Timeline};
 use wb_render::metrics::Seen;
 use wb_session::{End, Environment, Extras, Finished, Observer, StartError, View, prepare};
 
@@ -262,11 +262,12 @@ fn publish(run: &Run, arrivals: &Receiver<News>, waiting: &AtomicUsize) -> Optio
                 figures,
             } => {
                 waiting.fetch_sub(1, Ordering::Relaxed);
-                if snapshot.phase == Phase::Drain {
+                // The phases of a benchmark are those of its trials.
+                if snapshot.phase == Phase::Drain && snapshot.bench.is_none() {
                     set_state(run, &mut events, RunState::Draining);
                 }
                 run.change(|meta| {
-                    meta.progress = snapshot.progress;
+                    meta.progress = snapshot.progress.or_else(|| progress_of_search(&snapshot));
                     meta.now = wb_render::live::now(&snapshot);
                     meta.figures = KeyFigure::of(&so_far);
                 });
@@ -298,6 +299,19 @@ fn publish(run: &Run, arrivals: &Receiver<News>, waiting: &AtomicUsize) -> Optio
         }
     }
     events
+}
+
+/// Share of the time of a benchmark that has passed, by the estimate of its remaining time.
+#[allow(clippy::cast_precision_loss)]
+fn progress_of_search(snapshot: &Snapshot) -> Option<f64> {
+    let bench = snapshot.bench.as_ref()?;
+    // The estimate of a trial that measures the tester does not include the tests.
+    let left_ns = bench
+        .left_ns
+        .filter(|_| bench.purpose != Some(TrialPurpose::Ceiling))?;
+    let elapsed_ns = snapshot.elapsed_ns as f64;
+    let whole_ns = elapsed_ns + left_ns as f64;
+    (whole_ns > 0.0).then(|| elapsed_ns / whole_ns)
 }
 
 fn set_state(run: &Run, events: &mut Option<EventFile>, state: RunState) {

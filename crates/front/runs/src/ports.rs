@@ -18,6 +18,8 @@ pub enum Holder {
     Owner(String),
     /// Another process, with its command line.
     Process(String),
+    /// A run that waits for this port and others, by its name. Nothing else uses the port.
+    Waiting(String),
 }
 
 impl std::fmt::Display for Holder {
@@ -26,6 +28,7 @@ impl std::fmt::Display for Holder {
             Self::Run(id) => write!(f, "run {id}"),
             Self::Owner(name) => write!(f, "owner {name}"),
             Self::Process(text) => f.write_str(text),
+            Self::Waiting(id) => write!(f, "run {id}, which waits for other ports"),
         }
     }
 }
@@ -41,7 +44,11 @@ pub struct HeldPort {
 
 impl std::fmt::Display for HeldPort {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} is held by {}", self.port, self.held_by)
+        let how = match self.held_by {
+            Holder::Waiting(_) => "reserved for",
+            _ => "held by",
+        };
+        write!(f, "{} is {how} {}", self.port, self.held_by)
     }
 }
 

@@ -25,7 +25,7 @@ use wb_model::{
     report::JobReport, timeline::Timeline,
 };
 use wb_render::metrics::Seen;
-use wb_session::{PortHint, Signals, Steer, Steering};
+use wb_session::{PortHint, Signals, Steer, Steering, StreamSteer};
 
 use crate::{
     carry_out::{Ending, carry_out, publish_end},
@@ -310,6 +310,17 @@ impl Run {
             self.steering.ask(wish);
         }
         follows
+    }
+
+    /// Changes streams by their names, all at the same time. A name stands for all streams that have it.
+    ///
+    /// # Errors
+    /// The reason why a stream cannot follow. No stream changes then.
+    pub fn steer_streams(&self, wishes: &[(String, StreamSteer)]) -> Result<(), String> {
+        if self.plan().procedure.is_some() {
+            return Err("a benchmark sets the rates of its streams".to_owned());
+        }
+        self.steering.steer_streams(wishes)
     }
 
     /// Asks the run to end in order, or without waiting for frames in flight. Repeated requests change nothing.
@@ -642,19 +653,34 @@ impl Runs {
 impl Table {
     /// Refuses a run if its ports are in use, or wanted by runs that wait.
     fn refuse_held(&self, ports: &BTreeSet<String>, owner: Option<&str>) -> Result<(), Refusal> {
+        match self.in_the_way(ports, owner, self.queue.len()) {
+            held if held.is_empty() => Ok(()),
+            held => Err(Refusal::Held(held)),
+        }
+    }
+
+    /// The users that keep a run from using these ports; if there are none, those of the first `ahead` waiting runs that
+    /// want a port.
+    fn in_the_way(
+        &self,
+        ports: &BTreeSet<String>,
+        owner: Option<&str>,
+        ahead: usize,
+    ) -> Vec<HeldPort> {
         let mut held = self.ports.holders(ports, owner, monotonic_ns());
-        for queued in &self.queue {
-            let both = queued.waiting.ports.intersection(ports);
-            held.extend(both.map(|port| HeldPort {
-                port: port.clone(),
-                held_by: Holder::Run(queued.run.id.clone()),
-            }));
-        }
         held.extend(processes_at(ports));
-        match held.is_empty() {
-            true => Ok(()),
-            false => Err(Refusal::Held(held)),
+        if !held.is_empty() {
+            return held;
         }
+        let ahead = self.queue.iter().take(ahead);
+        let wanted = ahead.flat_map(|queued| {
+            let both = queued.waiting.ports.intersection(ports);
+            both.map(|port| HeldPort {
+                port: port.clone(),
+                held_by: Holder::Waiting(queued.run.id.clone()),
+            })
+        });
+        wanted.collect()
     }
 }
 
@@ -769,9 +795,7 @@ impl Inner {
         while let Some(place) = table.queue.iter().position(late) {
             let queued = table.queue.remove(place);
             let owner = queued.waiting.owner.as_deref();
-            let ports = &queued.waiting.ports;
-            let mut held = table.ports.holders(ports, owner, monotonic_ns());
-            held.extend(processes_at(ports));
+            let held = table.in_the_way(&queued.waiting.ports, owner, place);
             let held: Vec<String> = held.iter().map(ToString::to_string).collect();
             let why = match held.is_empty() {
                 true => format!("{} runs were active", table.active),

@@ -31,7 +31,7 @@ use wb_model::{
 
 use self::findings::{Findings, TestOutcome};
 use wb_engine::{End, Ended, Engine, EngineState, Launch, Observer, Outcome, Part, Stop, View};
-use wb_engine::{opening::Environment, signals::Signals};
+use wb_engine::{opening::Environment, signals::Signals, steering::Steering};
 use wb_open::{OpenPort, StartError, Workers};
 
 use wb_probe::Watched;
@@ -359,6 +359,8 @@ impl Benchmark {
             base: plan.clone(),
             environment: Environment {
                 memory: None,
+                // Trials have the rates of the procedure.
+                steering: Steering::default(),
                 ..environment.clone()
             },
             prepare,

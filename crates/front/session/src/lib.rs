@@ -33,7 +33,7 @@ pub use wb_engine::{
     opening::{Environment, PortHint},
     signals::{Signals, mind_suspension, survive_file_limit},
     stations::{Station, Stations},
-    steering::{Steer, Steering},
+    steering::{Steer, Steering, StreamSteer},
 };
 pub use wb_http::engine::Scripts;
 pub use wb_load::engine::client_shares;

@@ -20,7 +20,7 @@ export class Bench {
 
   // Share of the time that has passed, if the remaining time is known.
   progress(elapsed) {
-    return this.live?.left_ns == null ? null : elapsed / (elapsed + this.live.left_ns);
+    return this.live?.left_ns == null || this.live.purpose === "ceiling" ? null : elapsed / (elapsed + this.live.left_ns);
   }
 
   elements() {

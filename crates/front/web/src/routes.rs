@@ -313,7 +313,7 @@ pub(crate) static ROUTES: [Route; 36] = [
     route(
         "post",
         "/api/v1/runs/{id}/steer",
-        "Change the rate of a load.",
+        "Change the rate of loads or of a stream.",
         || post(runs::steer),
     )
     .takes(shape::<runs::SteerBody>)

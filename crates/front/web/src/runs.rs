@@ -27,11 +27,11 @@ use wb_model::{
     powers::PowerUse,
     text::{plan_from_toml, plan_to_toml},
     timeline::Timeline,
-    units::Span,
+    units::{Rate, Span},
 };
 use wb_render::{metrics, report as pages, text::Options};
 use wb_runs::{Concern, NumberedEvent, RunMeta, RunRequest, RunState, Runs};
-use wb_session::Steer;
+use wb_session::{Steer, StreamSteer};
 
 use crate::{
     access::Ticket,
@@ -597,14 +597,62 @@ pub(crate) async fn stop(
     .await
 }
 
-/// Request to change the rate of a run: one of the two.
+/// Request to change the rate of a run: `rate` or `pause` for loads, `stream` with `rate` or `on` for a stream.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SteerBody {
-    /// Share of the planned rate, above 0, up to 100.
-    rate: Option<f64>,
+    /// Share of the planned rate of loads, above 0, up to 100; or the rate of a stream: `10kpps`, `40%`.
+    rate: Option<AskedRate>,
     /// True: start nothing new.
     pause: Option<bool>,
+    /// Name of the stream. All streams with this name change.
+    stream: Option<String>,
+    /// False: the stream pauses, and its frames are not intended. True: it continues.
+    on: Option<bool>,
+}
+
+/// Rate in a request.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum AskedRate {
+    /// Share of the planned rate.
+    Share(f64),
+    /// Rate of a stream.
+    Stream(String),
+}
+
+/// Wish for a run.
+enum Wish {
+    Load(Steer),
+    Stream(String, StreamSteer),
+}
+
+impl SteerBody {
+    fn wish(self) -> ApiResult<Wish> {
+        let load = |wish| Ok(Wish::Load(wish));
+        let what = "give rate, above 0 and up to 100, or pause; or stream with a rate, such as 10kpps, or on";
+        match (self.stream, self.rate, self.pause, self.on) {
+            (None, Some(AskedRate::Share(rate)), None, None) if rate > 0.0 && rate <= 100.0 => {
+                load(Steer::Rate(rate))
+            }
+            (None, None, Some(true), None) => load(Steer::Pause),
+            (None, None, Some(false), None) => load(Steer::Rate(1.0)),
+            (Some(stream), Some(AskedRate::Stream(rate)), None, None) => {
+                let rate = rate.parse::<Rate>();
+                let rate = rate.map_err(|e| ApiError::bad("rate", e.to_string()))?;
+                Ok(Wish::Stream(stream, StreamSteer::Rate(rate)))
+            }
+            (Some(stream), None, None, Some(on)) => {
+                let wish = if on {
+                    StreamSteer::On
+                } else {
+                    StreamSteer::Off
+                };
+                Ok(Wish::Stream(stream, wish))
+            }
+            _ => Err(ApiError::bad("body", what)),
+        }
+    }
 }
 
 pub(crate) async fn steer(
@@ -613,29 +661,23 @@ pub(crate) async fn steer(
     body: Result<Bytes, BytesRejection>,
 ) -> ApiResult<Response> {
     let body: SteerBody = parsed(body)?;
-    let wish = match (body.rate, body.pause) {
-        (Some(rate), None) if rate > 0.0 && rate <= 100.0 => Steer::Rate(rate),
-        (None, Some(true)) => Steer::Pause,
-        (None, Some(false)) => Steer::Rate(1.0),
-        _ => {
-            return Err(ApiError::bad(
-                "body",
-                "give either rate, above 0 and up to 100, or pause",
-            ));
-        }
-    };
+    let wish = body.wish()?;
     let Some(run) = app.runs.current(&id) else {
         return Err(match app.runs.get(&id) {
             Some(_) => ApiError::new(StatusCode::CONFLICT, "the run has ended"),
             None => ApiError::unknown("run"),
         });
     };
-    match run.steer(wish) {
-        true => Ok((StatusCode::ACCEPTED, Json(run.meta())).into_response()),
-        false => Err(ApiError::new(
-            StatusCode::CONFLICT,
-            "the senders of this run cannot follow; only loads can",
-        )),
+    let followed = match wish {
+        Wish::Load(wish) => run.steer(wish).then_some(()).ok_or_else(|| {
+            "the senders of this run cannot follow; only loads can, and streams by their names"
+                .into()
+        }),
+        Wish::Stream(stream, wish) => run.steer_streams(&[(stream, wish)]),
+    };
+    match followed {
+        Ok(()) => Ok((StatusCode::ACCEPTED, Json(run.meta())).into_response()),
+        Err(why) => Err(ApiError::new(StatusCode::CONFLICT, why)),
     }
 }
 

@@ -175,11 +175,13 @@ fn rates(
     let receiving_l2_bps = bits(octets_excluded, rx_time);
     let (came, octets, over) = carried(totals, octets_excluded, tx_time, rx_time);
     let line = direction.tx.and_then(|p| run.ports[p].line_rate());
-    let intended: Option<f64> = direction
-        .streams
-        .iter()
-        .map(|s| s.pps.map(wb_model::units::Rational::as_f64))
-        .sum();
+    let is_steered = run.steered.as_ref().is_some_and(|s| s.has_changed(index));
+    let intended: Option<f64> = match is_steered {
+        true => per(totals.intended_frames, tx_time),
+        false => (direction.streams.iter())
+            .map(|s| s.pps.map(wb_model::units::Rational::as_f64))
+            .sum(),
+    };
     let mean_size = direction.streams.first().map(|s| mean_size(s).as_f64());
     Rates {
         intended_pps: intended.filter(|_| !direction.streams.is_empty()),
@@ -1165,6 +1167,9 @@ pub(super) fn settle(run: &mut Traffic, part: &mut Part<'_>, ended: &Ended) -> O
     }
     let all = taken(&mut settled);
     measurement_warnings(&all, &mut warnings);
+    let steered = run.steered.as_ref();
+    let steered = steered.map(|s| s.warnings(run.live.start_ns, &run.directions));
+    warnings.extend(steered.into_iter().flatten());
     path_warnings(run, ended, &all, &totals, &mut warnings);
     let mut times = times_of(&all);
     if settled.len() > 1 {

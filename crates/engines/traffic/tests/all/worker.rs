@@ -11,8 +11,8 @@ use wb_port::{
     ChecksumState, PortError, QueuePair, RxCounters, RxFrame, RxQueue, StampSource, TxQueue, memory,
 };
 use wb_traffic::{
-    Clock, FlowSpace, Receiver, ReceiverSpec, Sender, SenderSpec, SharedCounters, StreamSpec,
-    TrafficControl, VirtualClock, Worker, run_worker,
+    Clock, FlowSpace, Receiver, ReceiverSpec, Sender, SenderSpec, SharedCounters, StreamOrder,
+    StreamPace, StreamSpec, TrafficControl, VirtualClock, Worker, run_worker,
 };
 
 fn paced(pps: u64, ms: u64) -> SenderSpec {
@@ -70,6 +70,77 @@ fn a_sender_sleeps_between_frames_and_publishes() {
         (outcome.tx.sent_frames, outcome.fault.is_none()),
         (100, true)
     );
+}
+
+/// A stream that pauses and changes its rate sends and intends what its rate was at each time; the other one what was
+/// planned.
+#[test]
+fn a_steered_stream_intends_what_it_was_asked_for() {
+    let mut lab = Lab::new(|_| ());
+    let mut spec = paced(300, 1000);
+    let second = StreamSpec {
+        first_flow: 1,
+        pps: Some(Rational::whole(200)),
+        ..spec.streams[0].clone()
+    };
+    spec.streams.push(second);
+    let (control, shared) = (control(1), SharedCounters::default());
+    // The start, and then times since the start.
+    for (at_ms, pace) in [
+        (300, StreamPace::Off),
+        (500, StreamPace::On),
+        (700, StreamPace::Even(Rational::whole(100))),
+    ] {
+        shared.orders.give(StreamOrder {
+            stream: 0,
+            at_mono_ns: 1_000_000 + at_ms * 1_000_000,
+            pace,
+        });
+    }
+    let worker = Worker {
+        sender: Some(lab.sender(&spec)),
+        receiver: None,
+    };
+    let queue = &mut lab.near.queues[0];
+    let sent = run_worker(queue, worker, &control, &shared, &lab.clock);
+    let sent = sent.sender.unwrap();
+    let counts: Vec<_> = (sent.streams.iter())
+        .map(|stream| (stream.intended_frames, stream.offered_frames))
+        .collect();
+    assert_eq!(counts, [(Some(180), 180), (Some(200), 200)]);
+    assert_eq!(shared.read().unsent_frames, 0);
+}
+
+/// A run in which all streams pause sleeps, and ends at its time. A stream at full speed pauses, too.
+#[test]
+fn a_run_in_a_pause_sleeps_until_its_end() {
+    for pps in [Some(Rational::whole(1000)), None] {
+        let mut lab = Lab::new(|_| ());
+        let mut spec = paced(1000, 500);
+        spec.streams[0].pps = pps;
+        let (control, shared) = (control(1), SharedCounters::default());
+        shared.orders.give(StreamOrder {
+            stream: 0,
+            at_mono_ns: 0,
+            pace: StreamPace::Off,
+        });
+        let worker = Worker {
+            sender: Some(lab.sender(&spec)),
+            receiver: None,
+        };
+        let queue = &mut lab.near.queues[0];
+        let sent = run_worker(queue, worker, &control, &shared, &lab.clock);
+        let sent = sent.sender.unwrap();
+        let stream = &sent.streams[0];
+        assert_eq!(stream.intended_frames.unwrap_or(stream.offered_frames), 0);
+        assert_eq!(stream.offered_frames, 0);
+        assert!(sent.turns < 20_000, "{}", sent.turns);
+        let lasted_ns = lab.clock.monotonic_ns() - 1_000_000;
+        assert!(
+            (500_000_000..700_000_000).contains(&lasted_ns),
+            "{lasted_ns}"
+        );
+    }
 }
 
 /// Sets `finish` at a given time, like a session.

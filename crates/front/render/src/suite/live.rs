@@ -98,6 +98,6 @@ pub(crate) fn running(bench: &BenchLive) -> Vec<String> {
         None => text,
     }));
     parts.extend(bench.left_ns.map(|ns| format!("~{} left", left(ns))));
-    parts.push(format!("trial {}{purpose}", bench.trial));
+    parts.extend((bench.trial > 0).then(|| format!("trial {}{purpose}", bench.trial)));
     parts
 }
