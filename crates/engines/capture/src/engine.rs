@@ -39,6 +39,7 @@ use wb_open::{
 };
 
 use crate::commands::Commands;
+use crate::spec::FileLinks;
 
 mod report;
 
@@ -184,6 +185,11 @@ impl Captures {
         }
         let queues = ports.iter().map(|p| p.queues.len()).sum();
         let mut spec = spec(&job, &ports, extras.zone);
+        if opening.environment.shares_process {
+            // Others may have made links in the folder since the plan was checked.
+            let below = opening.environment.base.clone();
+            spec.links = FileLinks::Refuse { below };
+        }
         let program = job.output.as_ref().and_then(|o| o.command.as_deref());
         let commands = match program.map(Commands::start).transpose()? {
             Some((finished, commands)) => {

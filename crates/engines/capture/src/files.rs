@@ -110,6 +110,7 @@ impl CaptureFiles {
                 // The length of compressed files is unknown in advance.
                 expected: if compresses { 0 } else { output.rotate_bytes },
                 compress: output.compress,
+                links: spec.links.clone(),
             },
             sync_ns: output.sync.map(|span| span.as_nanos()),
             finished: spec.finished.clone(),

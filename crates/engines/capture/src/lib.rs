@@ -66,6 +66,6 @@ pub use output::FileId;
 pub use reader::{FrameFilter, ReaderOutcome, ReaderSeat, run_reader};
 pub use shared::{CaptureShared, CaptureSnapshot, ReaderSnapshot};
 pub use sink::{FrameSink, SinkEnd, SinkFlush, SinkFrame};
-pub use spec::{CaptureSpec, InterfaceSpec};
+pub use spec::{CaptureSpec, FileLinks, InterfaceSpec};
 pub use wb_port::clock::WorkerClock as Clock;
 pub use writer::{Writer, WriterOutcome, run_writer};

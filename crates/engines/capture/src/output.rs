@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{
-    Advice, FallocateFlags, OFlags, fadvise, fallocate, fcntl_getfl, fcntl_setfl, fstatvfs,
+    Advice, FallocateFlags, Mode, OFlags, ResolveFlags, fadvise, fallocate, fcntl_getfl,
+    fcntl_setfl, fstatvfs, openat2,
 };
+use rustix::io::Errno;
 
 use wb_model::capture::{Compression, DirectWrites};
 
@@ -21,6 +23,7 @@ use crate::direct::DirectWriter;
 use crate::open::standard_output;
 use crate::pool::PageMemory;
 use crate::retention::FinishedFile;
+use crate::spec::FileLinks;
 
 /// After this number of bytes the kernel is asked to write them to the disk and drop them from the cache. Otherwise
 /// dirty pages accumulate up to the limit at which the kernel blocks the writer until all are written.
@@ -49,7 +52,7 @@ pub struct FileId {
 }
 
 /// Options for opening files.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct OutputOpening {
     /// A file has `.part` appended to its name until it is finished.
     pub(crate) part: bool,
@@ -59,6 +62,37 @@ pub(crate) struct OutputOpening {
     pub(crate) expected: u64,
     /// Compression method.
     pub(crate) compress: Compression,
+    /// Symbolic links in the names of files.
+    pub(crate) links: FileLinks,
+}
+
+/// Opens a file for writing, and truncates it. Makes it if it does not exist.
+fn open_file(path: &Path, reads: bool, links: &FileLinks) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(reads).write(true).create(true).truncate(true);
+    let FileLinks::Refuse { below } = links else {
+        return options.open(path);
+    };
+    let below = below
+        .as_deref()
+        .and_then(|folder| Some((folder, path.strip_prefix(folder).ok()?)));
+    let opened = match below {
+        Some((folder, rest)) => {
+            let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+            let access = if reads { OFlags::RDWR } else { OFlags::WRONLY };
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            let mode = Mode::from_raw_mode(0o666);
+            let file = openat2(File::open(folder)?, rest, flags | access, mode, resolve);
+            file.map(File::from).map_err(io::Error::from)
+        }
+        None => options
+            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+            .open(path),
+    };
+    opened.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::LOOP) => io::Error::other("a symbolic link, which is not followed here"),
+        _ => error,
+    })
 }
 
 /// A file that is being written.
@@ -92,7 +126,7 @@ pub(crate) struct ShortWrite {
 
 impl Output {
     /// Opens a file and truncates it.
-    pub(crate) fn create(path: &Path, opening: OutputOpening) -> Result<Self, OutputError> {
+    pub(crate) fn create(path: &Path, opening: &OutputOpening) -> Result<Self, OutputError> {
         // A pipe or a device is opened under its name: a file of that name would replace it.
         let takes_part = opening.part && fs::metadata(path).map_or(true, |there| there.is_file());
         let finished_path = takes_part.then(|| path.to_owned());
@@ -102,11 +136,7 @@ impl Output {
         };
         let open = || {
             // Also opened for reading, because an existing file may be written past the page cache later.
-            let open = |reads| {
-                let mut options = OpenOptions::new();
-                options.read(reads).write(true).create(true).truncate(true);
-                options.open(&path)
-            };
+            let open = |reads| open_file(&path, reads, &opening.links);
             // A pipe that is opened for reading and writing never ends, and a file may be write-only.
             let reads = takes_part || fs::metadata(&path).map_or(true, |there| there.is_file());
             let file = open(reads).or_else(|error| if reads { open(false) } else { Err(error) })?;
@@ -153,7 +183,7 @@ impl Output {
     }
 
     /// Opens standard output.
-    pub(crate) fn open_standard_output(opening: OutputOpening) -> Result<Self, OutputError> {
+    pub(crate) fn open_standard_output(opening: &OutputOpening) -> Result<Self, OutputError> {
         let open = || {
             let stdout = io::stdout();
             if stdout.is_terminal() {
@@ -428,4 +458,43 @@ fn wait(file: &File) {
     let mut fds = [PollFd::new(file, PollFlags::OUT)];
     // Errors are reported by the next write.
     let _ = poll(&mut fds, Some(&POLL_INTERVAL));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn links_are_followed_only_where_they_are_allowed() {
+        let all = tempfile::tempdir().unwrap();
+        let folder = all.path().join("granted");
+        fs::create_dir_all(folder.join("own")).unwrap();
+        fs::write(all.path().join("secret"), "kept").unwrap();
+        symlink(all.path().join("secret"), folder.join("link")).unwrap();
+        symlink(all.path(), folder.join("out")).unwrap();
+        let below = FileLinks::Refuse {
+            below: Some(folder.clone()),
+        };
+        let none = FileLinks::Refuse { below: None };
+        for (name, links, opens) in [
+            ("new", &below, true),
+            ("own/new", &below, true),
+            ("new", &none, true),
+            ("link", &below, false),
+            ("link", &none, false),
+            ("out/secret", &below, false),
+            ("own/../../secret", &below, false),
+        ] {
+            let opened = open_file(&folder.join(name), true, links);
+            assert_eq!(opened.is_ok(), opens, "{name} {links:?} {opened:?}");
+        }
+        let refused = open_file(&folder.join("link"), true, &below).unwrap_err();
+        assert!(refused.to_string().contains("symbolic link"), "{refused}");
+        let secret = || fs::read_to_string(all.path().join("secret")).unwrap();
+        assert_eq!(secret(), "kept");
+        open_file(&folder.join("link"), false, &FileLinks::Follow).unwrap();
+        assert_eq!(secret(), "");
+    }
 }

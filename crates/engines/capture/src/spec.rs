@@ -52,6 +52,19 @@ impl InterfaceSpec {
     }
 }
 
+/// Symbolic links in the names of files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum FileLinks {
+    /// Links are followed.
+    #[default]
+    Follow,
+    /// A file that is a link is refused; below this folder, also a folder that is one.
+    Refuse {
+        /// The folder.
+        below: Option<PathBuf>,
+    },
+}
+
 /// Parameters of a capture.
 #[derive(Clone, Debug)]
 pub struct CaptureSpec {
@@ -75,6 +88,8 @@ pub struct CaptureSpec {
     pub finished: Option<Sender<PathBuf>>,
     /// Time zone of names with a time.
     pub zone: TimeZone,
+    /// Symbolic links in the names of files.
+    pub links: FileLinks,
 }
 
 impl CaptureSpec {
@@ -92,6 +107,7 @@ impl CaptureSpec {
             overflow: Overflow::Wait,
             finished: None,
             zone: TimeZone::UTC,
+            links: FileLinks::default(),
         }
     }
 }

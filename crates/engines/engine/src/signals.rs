@@ -148,6 +148,9 @@ impl Signals {
         Self::default()
     }
 
+    /// Number for [`Signals::raise`] that stands for a request of another program, such as a server, to stop.
+    pub const REQUEST: i32 = wb_open::STOP_REQUEST;
+
     /// Acts as if this signal had arrived, for programs that run a plan inside their own process.
     pub fn raise(&self, signal: i32) {
         self.note(signal);

@@ -102,12 +102,6 @@ fn of_finished(run: &Run, finished: Finished) -> Ending {
         let text = "a client changed the rate during the run".to_owned();
         report.warnings.push(text);
     }
-    if matches!(finished.end, End::Signal(_)) {
-        // No signal was sent: a client or the end of the server stopped the run.
-        report.reason = report
-            .reason
-            .replace("ended early by SIGINT", "stopped early");
-    }
     Ending {
         end: match finished.end {
             End::Completed => RunEnd::Finished,

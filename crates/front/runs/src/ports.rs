@@ -42,13 +42,21 @@ pub struct HeldPort {
     pub held_by: Holder,
 }
 
+impl HeldPort {
+    /// The use of the port: `is held by run R`.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let how = match self.held_by {
+            Holder::Waiting(_) => "is reserved for",
+            _ => "is held by",
+        };
+        format!("{how} {}", self.held_by)
+    }
+}
+
 impl std::fmt::Display for HeldPort {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let how = match self.held_by {
-            Holder::Waiting(_) => "reserved for",
-            _ => "held by",
-        };
-        write!(f, "{} is {how} {}", self.port, self.held_by)
+        write!(f, "{} {}", self.port, self.in_words())
     }
 }
 

@@ -21,8 +21,8 @@ use wb_machine::{
     runs::Listed,
 };
 use wb_model::{
-    Phase, Plan, PlanError, Report, bench::SuitePlan, plan::Procedure, powers::PowerUse,
-    report::JobReport, timeline::Timeline,
+    Phase, Plan, PlanError, PlanProblem, Report, bench::SuitePlan, plan::Procedure,
+    powers::PowerUse, report::JobReport, timeline::Timeline,
 };
 use wb_render::metrics::Seen;
 use wb_session::{PortHint, Signals, Steer, Steering, StreamSteer};
@@ -48,8 +48,6 @@ const LEAST_FREE: u64 = 1 << 30;
 const RECENT: Duration = Duration::from_secs(60);
 /// One second in ns.
 const SECOND_NS: u64 = 1_000_000_000;
-/// SIGINT, as which a run takes a request to stop.
-const INTERRUPT: i32 = 2;
 
 /// Settings of a program that runs plans.
 #[derive(Clone, Debug)]
@@ -326,10 +324,10 @@ impl Run {
     /// Asks the run to end in order, or without waiting for frames in flight. Repeated requests change nothing.
     fn interrupt(&self, now: bool) {
         if !self.stopping.swap(true, Ordering::Relaxed) {
-            self.signals.raise(INTERRUPT);
+            self.signals.raise(Signals::REQUEST);
         }
         if now && !self.signals.hurry() {
-            self.signals.raise(INTERRUPT);
+            self.signals.raise(Signals::REQUEST);
         }
     }
 }
@@ -690,6 +688,19 @@ impl Inner {
         let refused = self.settings.grants.refused(plan);
         if !refused.is_empty() {
             return Err(Refusal::Powers(refused));
+        }
+        let (need, limit) = (
+            wb_session::port_memory(plan),
+            wb_session::total_memory() / 4,
+        );
+        if need > limit {
+            let what = format!(
+                "the ports need up to {} MiB of memory; the limit is {} MiB, a quarter of the memory",
+                need >> 20,
+                limit >> 20
+            );
+            let place = "port".to_owned();
+            return Err(PlanError(vec![PlanProblem { place, what }]).into());
         }
         let globs = &self.settings.ports;
         let is_offered = |port: &String| globs.iter().any(|glob| matches(glob, port));

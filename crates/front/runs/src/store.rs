@@ -408,7 +408,11 @@ impl RunFolder {
             meta.reason = LEFT_BEHIND.to_owned();
             if let Some(mut report) = self.read::<Report>("so-far.json") {
                 report.verdict = Verdict::Incomplete;
-                report.reason = LEFT_BEHIND.to_owned();
+                let seconds = report.elapsed_ns as f64 / 1e9;
+                report.reason = format!(
+                    "{LEFT_BEHIND}; the figures are those of {seconds:.1} s after the start"
+                );
+                meta.reason.clone_from(&report.reason);
                 // Nobody waited for frames in flight, so the losses are unknown.
                 for stream in report.jobs.iter_mut().flat_map(|job| &mut job.streams) {
                     stream.totals.lost_frames = None;
@@ -577,7 +581,7 @@ mod tests {
                 .unwrap();
             if id == "known" {
                 let mut report = Report {
-                    elapsed_ns: 7,
+                    elapsed_ns: 2_500_000_000,
                     ..Report::default()
                 };
                 report.totals.offered_frames = Some(5);
@@ -618,9 +622,12 @@ mod tests {
             );
             assert_eq!(
                 (known.verdict, known.elapsed_ns),
-                (Some(Verdict::Incomplete), 7)
+                (Some(Verdict::Incomplete), 2_500_000_000)
             );
-            assert_eq!(known.reason, "the server ended");
+            assert_eq!(
+                known.reason,
+                "the server ended; the figures are those of 2.5 s after the start"
+            );
             let report: Report = store.folder("known").read("report.json.zst").unwrap();
             assert_eq!(report.totals.offered_frames, Some(5));
             assert_eq!(report.verdict, Verdict::Incomplete);

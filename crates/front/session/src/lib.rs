@@ -37,7 +37,7 @@ pub use wb_engine::{
 };
 pub use wb_http::engine::Scripts;
 pub use wb_load::engine::client_shares;
-pub use wb_open::StartError;
+pub use wb_open::{StartError, port_memory, total_memory};
 pub use wb_port::memory::Registry;
 pub use wb_socket::{DataEnds, data_ends};
 pub use wb_traffic::devices;

@@ -28,12 +28,11 @@ function findings(port) {
       one.fix && h("span", { class: "fix" }, h("code", {}, one.fix), h("button", { type: "button", class: "quiet", "data-do": "copy", "data-text": one.fix, "aria-label": `Copy ${one.fix}` }, "Copy"))))));
 }
 
-// Drivers of runs, with the reason for each.
-const drivers = (port) => h("details", { "data-key": "drivers" },
-  h("summary", {}, port.sends_with === port.receives_with ? port.sends_with ?? "no driver"
-    : `${port.sends_with ?? "no driver"} to send, ${port.receives_with ?? "no driver"} to receive`),
+// Drivers that runs use with the reason, and the reason for each of the others.
+const drivers = (port) => [port.driver_choice, h("details", { "data-key": "drivers" },
+  h("summary", {}, "All drivers"),
   h("ul", { class: "findings" }, port.drivers.map((one) => h("li", {},
-    badge(one.sends && one.receives ? "ok" : one.sends ? "sends" : one.receives ? "receives" : "no"), ` ${one.name}${one.mode ? ` (${one.mode})` : ""}: ${one.why}`))));
+    badge(one.sends && one.receives ? "ok" : one.sends ? "sends" : one.receives ? "receives" : "no"), ` ${one.name}${one.mode ? ` (${one.mode})` : ""}: ${one.why}`))))];
 
 const fact = (name, value, kind) => value && h("div", { class: kind }, h("dt", {}, name), h("dd", {}, value));
 
@@ -42,7 +41,7 @@ const card = (port) => h("article", { class: "box", "data-key": port.locator },
   h("dl", { class: "facts" },
     fact("Used by", holder(port.held_by), port.held_by && "long"), fact("Speed", port.speed_bps ? bitRate(port.speed_bps) : "not known"), fact("Kernel driver", port.driver ?? "–"),
     fact("Connected to", port.peer), fact("MAC", port.mac), fact("MTU", `${port.mtu} B`),
-    fact("Runs use", port.driver_choice && drivers(port), "long"), fact("Addresses", port.addresses.length ? port.addresses.join(", ") : "none", "long")),
+    fact("Drivers", port.driver_choice && drivers(port), "long"), fact("Addresses", port.addresses.length ? port.addresses.join(", ") : "none", "long")),
   findings(port));
 
 export function open(root, { signal }) {

@@ -118,9 +118,15 @@ fn set_cookie(name: &str, token: &str, is_encrypted: bool) -> String {
 
 impl Access {
     /// Access by tokens, to a server at a port.
+    #[cfg(test)]
     pub(crate) fn by_tokens(file: TokenFile, port: u16) -> Self {
+        Self::by_tokens_of(file, port, |_| ())
+    }
+
+    /// Access by tokens, to a server at a port. `warn` receives a line when the file can no longer be read.
+    pub(crate) fn by_tokens_of(file: TokenFile, port: u16, warn: fn(&str)) -> Self {
         Self::Tokens(Arc::new(Guarded {
-            tokens: Tokens::new(file),
+            tokens: Tokens::new(file, warn),
             cookie: format!("wb_{port}"),
             once: Mutex::default(),
             failures: Mutex::default(),

@@ -130,7 +130,7 @@ impl From<Refusal> for ApiError {
             }
             Refusal::Held(held) => {
                 let mut error = held.iter().fold(error, |error, port| {
-                    error.at(port.port.clone(), format!("is held by {}", port.held_by))
+                    error.at(port.port.clone(), port.in_words())
                 });
                 error.body.held = held;
                 error

@@ -57,6 +57,8 @@ pub struct Listen {
     pub authority: Option<PathBuf>,
     /// Networks with OTG clients that need no token.
     pub otg_open: Vec<ClientNetwork>,
+    /// Receives lines for the person who started the server.
+    pub warn: fn(&str),
 }
 
 /// Encryption of connections.
@@ -79,6 +81,8 @@ pub enum ServeError {
     NotLoopback(SocketAddr),
     /// The local socket cannot be made.
     Socket(PathBuf, io::Error),
+    /// The tokens cannot be read.
+    Tokens(String),
     /// The history cannot be used.
     Store(StoreError),
     /// The certificate or its key cannot be used.
@@ -96,6 +100,7 @@ impl std::fmt::Display for ServeError {
                 "{address} is not a loopback address; others can reach the server only with tokens and TLS"
             ),
             Self::Socket(path, cause) => write!(f, "cannot listen on {}: {cause}", path.display()),
+            Self::Tokens(text) => f.write_str(text),
             Self::Store(error) => error.fmt(f),
             Self::Certificate(cause) => cause.fmt(f),
             Self::Threads(cause) => write!(f, "cannot start threads: {cause}"),
@@ -134,6 +139,12 @@ impl Server {
         listener.set_nonblocking(true).map_err(refused)?;
         let bound = listener.local_addr().map_err(refused)?;
         let (socket, state) = (settings.socket.clone(), settings.state.clone());
+        let tokens = TokenFile::new(&state);
+        if listen.authenticates
+            && let Err(error) = tokens.read()
+        {
+            return Err(ServeError::Tokens(tokens.damage(&error)));
+        }
         let runs = Runs::new(settings).map_err(ServeError::Store)?;
         let pair = match &listen.encryption {
             Encryption::Plain => None,
@@ -163,12 +174,11 @@ impl Server {
             runtime,
             socket,
         };
-        let tokens = TokenFile::new(&state);
         let otg_open = listen.otg_open.clone();
         let app = App::new(runs, tokens.clone(), tls.is_some(), otg_open);
         let (access, reach) = match listen.authenticates {
             true => (
-                Access::by_tokens(tokens, bound.port()),
+                Access::by_tokens_of(tokens, bound.port(), listen.warn),
                 Reach::Authenticated,
             ),
             false => (Access::Open, Reach::Open),

@@ -153,6 +153,14 @@ impl TokenFile {
         }
     }
 
+    /// Describes a file that cannot be read, and what to do.
+    pub(crate) fn damage(&self, error: &io::Error) -> String {
+        format!(
+            "{}: cannot read the tokens, so no client is admitted ({error}); restore the file, or remove it and make new tokens with wirebench token add",
+            self.0.display()
+        )
+    }
+
     /// Makes a token for a client, which is valid for `lifetime` or forever. Returns its text, which cannot be found
     /// out later.
     ///
@@ -272,14 +280,26 @@ fn entry(
 #[derive(Debug)]
 pub(crate) struct Tokens {
     file: TokenFile,
-    known: Mutex<(Option<SystemTime>, Vec<TokenEntry>)>,
+    known: Mutex<KnownTokens>,
+    /// Receives a line when the file can no longer be read.
+    warn: fn(&str),
+}
+
+/// The file as it was read.
+#[derive(Debug, Default)]
+struct KnownTokens {
+    changed: Option<SystemTime>,
+    tokens: Vec<TokenEntry>,
+    /// True if the last attempt to read the file failed.
+    is_damaged: bool,
 }
 
 impl Tokens {
-    pub(crate) fn new(file: TokenFile) -> Self {
+    pub(crate) fn new(file: TokenFile, warn: fn(&str)) -> Self {
         Self {
             file,
             known: Mutex::default(),
+            warn,
         }
     }
 
@@ -290,11 +310,21 @@ impl Tokens {
         let changed = fs::metadata(&self.file.0)
             .and_then(|about| about.modified())
             .ok();
-        if known.0 != changed || changed.is_none() {
-            // An unreadable file admits no client.
-            *known = (changed, self.file.read().unwrap_or_default());
+        if known.changed != changed || changed.is_none() {
+            let read = self.file.read();
+            if let Err(error) = &read
+                && !known.is_damaged
+            {
+                (self.warn)(&self.file.damage(error));
+            }
+            *known = KnownTokens {
+                changed,
+                is_damaged: read.is_err(),
+                // An unreadable file admits no client.
+                tokens: read.unwrap_or_default(),
+            };
         }
-        let token = known.1.iter().find(|token| token.id == id)?;
+        let token = known.tokens.iter().find(|token| token.id == id)?;
         let is_right = is_same(&token.sha256, &digest_of(text.as_bytes()));
         (is_right && token.is_valid()).then(|| token.clone())
     }
@@ -347,7 +377,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = TokenFile::new(folder.path());
         assert_eq!(file.read().unwrap(), []);
-        let tokens = Tokens::new(file.clone());
+        let tokens = Tokens::new(file.clone(), |_| ());
         assert!(tokens.find("wbt_00000000_00").is_none());
         let run = file.add("ci", Role::Run, None).unwrap();
         let expired = file.add("old", Role::Admin, Some(Duration::ZERO)).unwrap();
@@ -376,7 +406,7 @@ mod tests {
     fn a_browser_has_tokens_for_as_long_as_its_user() {
         let folder = tempfile::tempdir().unwrap();
         let file = TokenFile::new(folder.path());
-        let tokens = Tokens::new(file.clone());
+        let tokens = Tokens::new(file.clone(), |_| ());
         let day = Duration::from_secs(86_400);
         let user = file.add("me", Role::Run, Some(day)).unwrap();
         let user = tokens.find(&user).unwrap();
@@ -400,5 +430,43 @@ mod tests {
         assert_eq!(lifetime("90d"), Ok(Duration::from_secs(90 * 86_400)));
         assert_eq!(lifetime("12h"), Ok(Duration::from_secs(43_200)));
         assert!(lifetime("x").is_err() && lifetime("d").is_err());
+    }
+
+    #[test]
+    fn a_damaged_file_is_reported_once() {
+        static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        let folder = tempfile::tempdir().unwrap();
+        let file = TokenFile::new(folder.path());
+        let text = file.add("me", Role::Run, None).unwrap();
+        let tokens = Tokens::new(file.clone(), |line| {
+            LINES.lock().unwrap().push(line.to_owned())
+        });
+        assert!(tokens.find(&text).is_some());
+        let whole = fs::read(&file.0).unwrap();
+        let write = |text: &[u8], age_s: u64| {
+            fs::write(&file.0, text).unwrap();
+            let at = SystemTime::now() - Duration::from_secs(age_s);
+            File::options()
+                .write(true)
+                .open(&file.0)
+                .unwrap()
+                .set_modified(at)
+                .unwrap();
+        };
+        for age_s in [30, 20] {
+            write(&whole[..whole.len() / 2], age_s);
+            assert!(tokens.find(&text).is_none() && tokens.find(&text).is_none());
+        }
+        let lines = LINES.lock().unwrap().clone();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(
+            lines[0].contains("tokens.json: cannot read the tokens"),
+            "{lines:?}"
+        );
+        write(&whole, 10);
+        assert!(tokens.find(&text).is_some());
+        write(b"", 5);
+        assert!(tokens.find(&text).is_none());
+        assert_eq!(LINES.lock().unwrap().len(), 2);
     }
 }

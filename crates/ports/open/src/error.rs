@@ -92,10 +92,14 @@ impl StartError {
     }
 }
 
+/// Number in place of a signal, for runs that another program ends: no signal was sent.
+pub const STOP_REQUEST: i32 = -1;
+
 /// Returns the name of a signal, such as `SIGINT`.
 #[must_use]
 pub fn signal_name(n: i32) -> String {
     match n {
+        STOP_REQUEST => "a request to stop".to_owned(),
         1 => "SIGHUP".to_owned(),
         2 => "SIGINT".to_owned(),
         14 => "SIGALRM".to_owned(),

@@ -1,12 +1,14 @@
 //! Opens ports: chooses the driver of an interface, and gives the reason.
 
+use std::collections::BTreeSet;
+
 use wb_filter::Program;
 use wb_machine::{
     locks::{Direction, QueueLock},
     netns,
 };
 use wb_model::{
-    Driver, counted,
+    Driver, Plan, counted,
     plan::{PortPlan, SendWay, XdpMode},
 };
 use wb_packet::{Fanout, PacketOptions, QdiscDrops, RxMode};
@@ -441,6 +443,26 @@ pub fn open_wire_as(
 /// MTU of memory ports: large enough for every frame size.
 const MEMORY_MTU: u32 = 16_384;
 
+fn link_options(port: &PortPlan) -> LinkOptions {
+    LinkOptions {
+        queues: port.workers,
+        mtu: MEMORY_MTU,
+        ..LinkOptions::new(&port.locator.name, Clock::Real(wb_machine::clock::wall_ns))
+    }
+}
+
+/// Most memory that the ports of a plan take for frames, in bytes: links in memory, and receive rings with a set size.
+#[must_use]
+pub fn port_memory(plan: &Plan) -> u64 {
+    let mut links = BTreeSet::new();
+    let ports = plan.ports.iter().map(|port| match port.locator.driver {
+        Some(Driver::Memory) if links.insert(&port.locator.name) => link_options(port).bytes(),
+        Some(Driver::Memory | Driver::File) => 0,
+        _ => port.ring_bytes.saturating_mul(port.workers.into()),
+    });
+    ports.fold(0, u64::saturating_add)
+}
+
 /// Opens a port that needs no interface. The ends of `memory` ports come from the plan's registry.
 pub fn open_virtual(
     port: &PortPlan,
@@ -450,12 +472,7 @@ pub fn open_virtual(
     let clock = Clock::Real(wb_machine::clock::wall_ns);
     let (facts, queues) = match port.locator.driver {
         Some(Driver::Memory) => {
-            let options = LinkOptions {
-                queues: port.workers,
-                mtu: MEMORY_MTU,
-                ..LinkOptions::new(&port.locator.name, clock)
-            };
-            let end = memory.open(&options)?;
+            let end = memory.open(&link_options(port))?;
             (
                 end.facts,
                 end.queues
@@ -593,6 +610,21 @@ mod tests {
         assert_eq!(most(true, true), Some(2));
         assert_eq!(most(true, false), Some(2));
         assert_eq!(most(false, true), Some(4));
+    }
+
+    #[test]
+    fn each_link_in_memory_counts_once() {
+        let plan = |locators: &[&str]| Plan {
+            ports: locators.iter().map(|locator| port(locator)).collect(),
+            ..Plan::default()
+        };
+        let one = port_memory(&plan(&["memory:x", "memory:x", "a0", "file:f"]));
+        assert_eq!(one, 2 * 2048 * 16_448);
+        assert_eq!(port_memory(&plan(&["memory:x", "memory:y"])), 2 * one);
+        let mut rings = plan(&["a0"]);
+        rings.ports[0].ring_bytes = 1 << 20;
+        rings.ports[0].workers = 3;
+        assert_eq!(port_memory(&rings), 3 << 20);
     }
 
     #[test]

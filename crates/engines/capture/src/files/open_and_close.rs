@@ -30,11 +30,11 @@ impl CaptureFiles {
         gives_up: &dyn Fn() -> bool,
     ) -> Result<OpenFile, OutputError> {
         let mut output = match path {
-            None => Output::open_standard_output(self.opening)?,
+            None => Output::open_standard_output(&self.opening)?,
             Some(path) => {
                 self.pipe.retention.forget_file(&path);
                 loop {
-                    match Output::create(&path, self.opening) {
+                    match Output::create(&path, &self.opening) {
                         Err(error) if error.is_full() && self.pipe.retention.make_room() => {}
                         opened => break opened?,
                     }

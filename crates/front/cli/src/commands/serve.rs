@@ -90,6 +90,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<u8> {
         encryption,
         authority: args.tls_client_ca.clone(),
         otg_open: args.otg_open.clone(),
+        warn: |text| say(format_args!("wirebench: {text}")),
     };
     let server = Server::start(&listen, settings)?;
     let url = server.url().context("cannot make a token")?;

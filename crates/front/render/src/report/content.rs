@@ -369,7 +369,8 @@ fn environment(report: &Report) -> Section {
     let (step, cost) = (clock.resolution_ns, clock.read_cost_ns);
     let reading = format!("{cost} ns per reading, resolution {step} ns{stepped}");
     let mut rows = environment_rows(report);
-    rows.push(("clock reading", reading));
+    // A report of a run that was killed does not have it.
+    rows.extend((step > 0).then_some(("clock reading", reading)));
     section.table(facts("", rows));
     section
 }

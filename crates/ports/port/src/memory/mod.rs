@@ -92,6 +92,14 @@ impl LinkOptions {
         (depth * 2, depth)
     }
 
+    /// Most memory that the frames of the link take, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let (slots, _) = self.slots();
+        let of_lane = slots as u64 * spsc::slot_bytes(self.frame_capacity()) as u64;
+        2 * of_lane * u64::from(self.queues)
+    }
+
     fn validate(&self) -> Result<(), PortError> {
         let allowed = |name: &str, value: u32, from: u32, to: u32| {
             if (from..=to).contains(&value) {

@@ -43,6 +43,14 @@ struct RingHeader {
 }
 
 const HEADER: usize = size_of::<RingHeader>();
+/// Alignment of the first slot.
+const ALIGNMENT: usize = 128;
+
+/// Length of a slot for frames of up to `capacity` bytes. It is an odd number of cache lines, so that the headers spread
+/// over all sets of the caches.
+pub(crate) const fn slot_bytes(capacity: usize) -> usize {
+    ((HEADER + capacity).div_ceil(64) | 1) * 64
+}
 
 /// The prefetcher of common processors fetches pairs of cache lines, hence 128 and not 64.
 #[repr(align(128))]
@@ -72,7 +80,7 @@ impl RingMemory {
     }
 
     fn layout(self) -> Layout {
-        Layout::from_size_align((self.mask + 1) * self.stride, 128)
+        Layout::from_size_align((self.mask + 1) * self.stride + ALIGNMENT, 16)
             .expect("the size was accepted when the ring was made")
     }
 }
@@ -84,6 +92,8 @@ struct SharedRing {
     tail: Padded<AtomicUsize>,
     /// True after the receiver was dropped; `head` then belongs to the sender.
     deserted: AtomicBool,
+    /// Start of the allocation that contains `area`.
+    allocation: NonNull<u8>,
     area: RingMemory,
     /// Lets the model checker verify that all access to each slot is ordered.
     #[cfg(loom)]
@@ -99,7 +109,7 @@ unsafe impl Sync for SharedRing {}
 impl Drop for SharedRing {
     fn drop(&mut self) {
         // SAFETY: allocated in `ring` with this layout; both ends are dropped.
-        unsafe { dealloc(self.area.base.as_ptr(), self.area.layout()) };
+        unsafe { dealloc(self.allocation.as_ptr(), self.area.layout()) };
     }
 }
 
@@ -110,16 +120,20 @@ impl Drop for SharedRing {
 /// Unless `slots` is a power of two, `1 <= depth <= slots`, and the ring fits in memory.
 pub(crate) fn ring(slots: usize, depth: usize, capacity: usize) -> (RingSender, RingReceiver) {
     assert!(slots.is_power_of_two() && (1..=slots).contains(&depth));
-    // An odd number of cache lines, so that the headers spread over all sets of the caches.
-    let stride = ((HEADER + capacity).div_ceil(64) | 1) * 64;
+    let stride = slot_bytes(capacity);
+    // The allocator writes zeros only for large alignments. With a small one, pages without frames take no memory.
     let layout = slots
         .checked_mul(stride)
-        .and_then(|size| Layout::from_size_align(size, 128).ok())
+        .and_then(|size| size.checked_add(ALIGNMENT))
+        .and_then(|size| Layout::from_size_align(size, 16).ok())
         .expect("a ring of this size fits in memory");
     // SAFETY: the layout is not empty, as `slots` and `stride` are not 0.
-    let Some(base) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
+    let Some(allocation) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
         handle_alloc_error(layout)
     };
+    let offset = allocation.align_offset(ALIGNMENT);
+    // SAFETY: the offset is below the alignment, and the allocation is longer than the slots by that much.
+    let base = unsafe { allocation.add(offset) };
     let area = RingMemory {
         base,
         mask: slots - 1,
@@ -130,6 +144,7 @@ pub(crate) fn ring(slots: usize, depth: usize, capacity: usize) -> (RingSender, 
         head: Padded(AtomicUsize::new(0)),
         tail: Padded(AtomicUsize::new(0)),
         deserted: AtomicBool::new(false),
+        allocation,
         area,
         #[cfg(loom)]
         touched: (0..slots).map(|_| UnsafeCell::new(())).collect(),
