@@ -223,7 +223,7 @@ impl ShownStreams {
 pub enum StreamPace {
     /// No frames.
     Off,
-    /// As before the pause.
+    /// The pace before the pause.
     On,
     /// Evenly, with this number of frames per second over all workers. Only for streams that were even before.
     Even(Rational),

@@ -57,7 +57,7 @@ pub struct Listen {
     pub authority: Option<PathBuf>,
     /// Networks with OTG clients that need no token.
     pub otg_open: Vec<ClientNetwork>,
-    /// Receives lines for the person who started the server.
+    /// Receives a line when clients can no longer be admitted, for standard error.
     pub warn: fn(&str),
 }
 
