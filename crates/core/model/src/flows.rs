@@ -25,7 +25,7 @@ pub struct DirectionFlows {
 }
 
 impl Stream {
-    /// Number of flows in tags if `workers` workers send the stream. Each worker numbers the frames of its own flows.
+    /// Number of flows in tags if `workers` workers send the stream. Each worker numbers the frames of separate flows.
     #[must_use]
     pub fn numbered_flows(&self, workers: u32) -> u32 {
         match self.tag == TagKind::Wirebench && self.replay.is_none() {
@@ -241,7 +241,8 @@ mod tests {
 
     #[test]
     fn flows_are_numbered_by_the_plan_alone() {
-        let numbers = |plan: &Plan, first| -> Vec<(String, u32, u32, Vec<(u32, u32)>)> {
+        type Numbers = (String, u32, u32, Vec<(u32, u32)>);
+        let numbers = |plan: &Plan, first| -> Vec<Numbers> {
             let ways = plan.directions(first).into_iter();
             ways.map(|way| (way.name, way.first_flow, way.flows, way.streams))
                 .collect()

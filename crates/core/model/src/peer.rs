@@ -1,5 +1,5 @@
-//! Messages between the two hosts of a direction whose sender and receiver are on different hosts, and the halves of its
-//! report.
+//! Messages between the two hosts of a direction with its sender and its receiver on different hosts, and the halves of
+//! its report.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

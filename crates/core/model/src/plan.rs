@@ -280,7 +280,7 @@ pub struct TrafficJob {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub flows: Option<u32>,
-    /// Number of the job's first flow in test tags, for a part of a plan whose flows are numbered (default: jobs are
+    /// Number of the job's first flow in test tags, as a fleet sets it in the part of each host (default: jobs are
     /// numbered in order, from `first_flow` of the plan on). For a job that only receives: the first flow of the run to
     /// follow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
