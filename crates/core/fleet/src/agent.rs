@@ -7,10 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use wb_model::powers::Power;
+use wb_model::{peer::Sent, powers::Power};
 
 use crate::{
-    Lease, MS, Now, SECOND, Sent, Share,
+    Lease, MS, Now, SECOND, Share, ShareEnd,
     message::{
         AgentEvent, AgentEventKind, Alive, Answer, Armed, ClockClaim, Direction, Hello,
         LeaseMessage, Occupation, Op, Open, Opened, Refused, RefusedKind, Reply, Request,
@@ -85,7 +85,7 @@ pub enum Event {
         run: String,
         /// Host in the subject.
         host: String,
-        /// Direction in the subject.
+        /// Direction in the subject, by its first flow.
         direction: u32,
         /// Message.
         message: SentMessage,
@@ -215,7 +215,7 @@ pub enum Action {
     PeerLost {
         /// Run.
         run: String,
-        /// Number of the direction.
+        /// First flow of the direction.
         direction: u32,
     },
     /// Drops everything that the run holds: workers and ports.
@@ -270,6 +270,8 @@ struct Part {
     ended_peers: BTreeSet<u32>,
     /// Hosts that were lost before the start.
     lost: Vec<String>,
+    /// True once the lease has run out.
+    has_run_out: bool,
 }
 
 /// Message that is repeated.
@@ -584,6 +586,7 @@ impl Agent {
             sent: BTreeMap::new(),
             ended_peers: BTreeSet::new(),
             lost: Vec::new(),
+            has_run_out: false,
         });
         self.actions.push(Action::Open(open));
     }
@@ -727,11 +730,13 @@ impl Agent {
         }
     }
 
-    fn ended(&mut self, run: &str, share: Share, now: Now) {
-        if !self.is_current(run) {
+    fn ended(&mut self, run: &str, mut share: Share, now: Now) {
+        let Some(part) = self.part.take_if(|part| part.run == run) else {
             return;
+        };
+        if part.has_run_out && !matches!(share.end, ShareEnd::Fault(_)) {
+            share.end = ShareEnd::Lease;
         }
-        self.part = None;
         let message = Box::new(ShareMessage {
             v: V1,
             run: run.to_owned(),
@@ -821,7 +826,7 @@ impl Agent {
         let Some(part) = self.part_of(run).filter(|part| part.stage >= Stage::Armed) else {
             return;
         };
-        let of = |d: &&Direction| d.number == direction && d.to == host;
+        let of = |d: &&Direction| d.first_flow == direction && d.to == host;
         let Some(known) = part.directions.iter().find(of) else {
             return;
         };
@@ -846,10 +851,10 @@ impl Agent {
         }
         let own = |d: &&Direction| d.from == lost && d.to == self.settings.host;
         for direction in part.directions.iter().filter(own) {
-            if part.ended_peers.insert(direction.number) {
+            if part.ended_peers.insert(direction.first_flow) {
                 self.actions.push(Action::PeerLost {
                     run: part.run.clone(),
-                    direction: direction.number,
+                    direction: direction.first_flow,
                 });
             }
         }
@@ -874,8 +879,9 @@ impl Agent {
             self.publish(Subject::Alive { host }, Published::Alive(alive));
         }
         let is_due = |part: &Part| part.deadline_ns().is_some_and(|due| now.mono_ns >= due);
-        if let Some(part) = self.part.as_ref().filter(|part| is_due(part)) {
+        if let Some(part) = self.part.as_mut().filter(|part| is_due(part)) {
             let run = Some(part.run.clone());
+            part.has_run_out = part.stage == Stage::Running;
             match part.stage {
                 Stage::Running => {
                     let text = "no lease of the controller; the senders stop".to_owned();

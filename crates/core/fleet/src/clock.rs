@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
+use wb_model::peer::PairClock;
 
 use crate::SECOND;
 
@@ -242,73 +243,24 @@ fn signed(at_ns: u64, than_ns: u64) -> f64 {
     (i128::from(at_ns) - i128::from(than_ns)) as f64
 }
 
-/// Method by which the clocks of two hosts were compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ClockMethod {
-    /// Both ends are on one host.
-    Same,
-    /// Exchanges of four stamps.
-    #[default]
-    Exchange,
-    /// PTP.
-    Ptp,
-    /// chrony.
-    Chrony,
-}
-
-/// Clocks of the hosts of a direction.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PairClock {
-    /// Host of the sender.
-    pub from: String,
-    /// Host of the receiver.
-    pub to: String,
-    /// Method.
-    pub method: ClockMethod,
-    /// Clock of the receiver minus clock of the sender at the start, in ns.
-    pub offset_start_ns: i64,
-    /// Clock of the receiver minus clock of the sender at the end, in ns.
-    pub offset_end_ns: i64,
-    /// Drift of the receiver's clock against the sender's clock in parts per billion.
-    pub drift_ppb: i64,
-    /// Maximum error of the offset at any time, in ns.
-    pub error_ns: u64,
-    /// Number of exchanges.
-    pub exchanges: u64,
-}
-
-impl PairClock {
-    /// Compares the clocks of two hosts by the line of each against the controller. `None` without estimates.
-    #[must_use]
-    pub fn between(from: (&str, &ClockLine), to: (&str, &ClockLine)) -> Option<Self> {
-        let (first, last) = (from.1.first()?.to(to.1.first()?), from.1.last()?);
-        let at_ns = last.at_ns.max(to.1.last()?.at_ns);
-        let (near, far) = (from.1.offset_at(at_ns)?, to.1.offset_at(at_ns)?);
-        let worst = from
-            .1
-            .worst_error_ns()
-            .saturating_add(to.1.worst_error_ns());
-        Some(Self {
-            from: from.0.to_owned(),
-            to: to.0.to_owned(),
-            method: ClockMethod::Exchange,
-            offset_start_ns: first.offset_ns,
-            offset_end_ns: far.offset_ns.saturating_sub(near.offset_ns),
-            drift_ppb: to.1.drift_ppb().saturating_sub(from.1.drift_ppb()),
-            error_ns: worst.max(near.error_ns.saturating_add(far.error_ns)),
-            exchanges: from.1.exchanges().saturating_add(to.1.exchanges()),
-        })
-    }
-
-    /// Clocks of two ends on one host.
-    #[must_use]
-    pub fn same(host: &str) -> Self {
-        Self {
-            from: host.to_owned(),
-            to: host.to_owned(),
-            method: ClockMethod::Same,
-            ..Self::default()
-        }
-    }
+/// Compares the clocks of the hosts of a direction, each by its line against the controller. `None` without estimates.
+#[must_use]
+pub fn pair_clock(from: (&str, &ClockLine), to: (&str, &ClockLine)) -> Option<PairClock> {
+    let (first, last) = (from.1.first()?.to(to.1.first()?), from.1.last()?);
+    let at_ns = last.at_ns.max(to.1.last()?.at_ns);
+    let (near, far) = (from.1.offset_at(at_ns)?, to.1.offset_at(at_ns)?);
+    let worst = from
+        .1
+        .worst_error_ns()
+        .saturating_add(to.1.worst_error_ns());
+    Some(PairClock {
+        from: from.0.to_owned(),
+        to: to.0.to_owned(),
+        method: "exchange".to_owned(),
+        offset_start_ns: first.offset_ns,
+        offset_end_ns: far.offset_ns.saturating_sub(near.offset_ns),
+        drift_ppb: to.1.drift_ppb().saturating_sub(from.1.drift_ppb()),
+        error_ns: worst.max(near.error_ns.saturating_add(far.error_ns)),
+        exchanges: from.1.exchanges().saturating_add(to.1.exchanges()),
+    })
 }

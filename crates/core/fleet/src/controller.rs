@@ -13,13 +13,13 @@ mod running;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use wb_model::Snapshot;
+use wb_model::{Snapshot, peer::PairClock};
 
-pub use record::{RecordStage, RunRecord};
+pub use record::{RecordStage, RecordedHost, RunRecord};
 
 use crate::{
     MS, Now, SECOND,
-    clock::{ClockLine, Estimate, PairClock},
+    clock::{ClockLine, Estimate, Offset},
     message::{
         AgentEvent, Alive, Answer, LeaseMessage, Op, Problem, Registration, Request, ShareMessage,
         Snap, Start, Stop, StopHow,
@@ -206,7 +206,7 @@ pub struct RunResult {
     pub shares: Vec<ShareMessage>,
     /// Hosts.
     pub hosts: Vec<HostOutcome>,
-    /// Reason for which a direction is incomplete, by number of the direction.
+    /// Reason for which a direction is incomplete, by the first flow of the direction.
     pub incomplete: BTreeMap<u32, String>,
     /// Clocks of each direction between two hosts.
     pub clocks: Vec<PairClock>,
@@ -306,6 +306,8 @@ struct Host {
     clock: ClockLine,
     last: Option<Box<Snap>>,
     share: Option<Box<ShareMessage>>,
+    /// True if the share is in a result of an earlier controller, which it must stay in.
+    is_counted: bool,
     resend_asked_ns: u64,
 }
 
@@ -336,6 +338,8 @@ pub struct Controller {
     stage: Stage,
     stage_since_ns: u64,
     hosts: BTreeMap<String, Host>,
+    /// Number of hosts that take part.
+    live_hosts: usize,
     pending: BTreeMap<u64, Pending>,
     next_request: u64,
     problems: Vec<Problem>,
@@ -359,6 +363,8 @@ pub struct Controller {
     last_ns: u64,
     has_late_share: bool,
     check_next_ns: u64,
+    /// Time until which intervals wait for snapshots, after this controller stood still.
+    patient_until_ns: u64,
     actions: Vec<Action>,
 }
 
@@ -400,6 +406,7 @@ impl Controller {
             placement,
             stage: Stage::Opening,
             stage_since_ns: now.mono_ns,
+            live_hosts: hosts.len(),
             hosts,
             pending: BTreeMap::new(),
             next_request: 0,
@@ -420,6 +427,7 @@ impl Controller {
             last_ns: now.mono_ns,
             has_late_share: false,
             check_next_ns: 0,
+            patient_until_ns: 0,
             actions: Vec::new(),
         }
     }
@@ -440,6 +448,12 @@ impl Controller {
     #[must_use]
     pub const fn start(&self) -> Option<&Start> {
         self.start.as_ref()
+    }
+
+    /// Offset of a host's clock at a time of this controller's wall clock, in ns since 1970.
+    #[must_use]
+    pub fn offset(&self, host: &str, at_wall_ns: u64) -> Option<Offset> {
+        self.hosts.get(host)?.clock.offset_at(at_wall_ns)
     }
 
     /// Returns true when no message of this run matters any more.
@@ -485,6 +499,9 @@ impl Controller {
     fn forgive_own_stall(&mut self, now: Now) {
         let gap = now.mono_ns.saturating_sub(self.last_ns);
         self.last_ns = now.mono_ns;
+        if gap > LATE_NS {
+            self.patient_until_ns = now.mono_ns + LATE_NS;
+        }
         if gap > SECOND {
             for host in self.hosts.values_mut() {
                 host.heard_ns = host.heard_ns.saturating_add(gap).min(now.mono_ns);
@@ -546,6 +563,10 @@ impl Controller {
         self.actions.push(Action::Publish { subject, message });
     }
 
+    fn count_live(&mut self) {
+        self.live_hosts = self.live().count();
+    }
+
     fn live(&self) -> impl Iterator<Item = (&String, &Host)> {
         self.hosts.iter().filter(|(_, host)| host.is_live())
     }
@@ -576,6 +597,7 @@ impl Host {
             clock: ClockLine::default(),
             last: None,
             share: None,
+            is_counted: false,
             resend_asked_ns: 0,
         }
     }

@@ -20,7 +20,7 @@ mod share;
 pub mod subjects;
 
 pub use lease::Lease;
-pub use share::{Sent, Share, ShareEnd};
+pub use share::{Share, ShareEnd};
 
 /// Time at which an event is handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

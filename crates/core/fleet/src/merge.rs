@@ -19,7 +19,7 @@ pub struct HostSnap<'a> {
 
 /// Merges the snapshots of an interval. Counts are sums over all hosts, also of those that are late or have ended; rates
 /// are sums over the hosts with a snapshot of this interval. `missing_frames` covers directions of which both ends are
-/// known.
+/// known. `lost_frames` stays unknown until the report.
 #[must_use]
 pub fn merge(parts: &[HostSnap<'_>], elapsed_ns: u64, interval_ns: u64) -> Snapshot {
     let all = || parts.iter().map(|part| &part.snap.snapshot);
@@ -30,6 +30,7 @@ pub fn merge(parts: &[HostSnap<'_>], elapsed_ns: u64, interval_ns: u64) -> Snaps
     let phase = all().map(|s| s.phase).min_by_key(|phase| order(*phase));
     let mut merged = Snapshot::at(elapsed_ns, interval_ns, phase.unwrap_or(Phase::Preparing));
     merged.totals = sum_of_totals(all().map(|s| &s.totals));
+    merged.totals.lost_frames = None;
     merged.progress = smallest(current().filter_map(|s| s.progress));
     merged.offered_pps = sum(current().map(|s| s.offered_pps));
     merged.received_pps = sum(current().map(|s| s.received_pps));

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use wb_measure::EncodedHistogram;
-use wb_model::{Plan, PlanProblem, Snapshot, Totals, powers::Power};
+use wb_model::{Plan, PlanProblem, Snapshot, Totals, peer::Sent, powers::Power};
 
-use crate::share::{Sent, Share};
+use crate::share::Share;
 
 /// Version of the messages.
 pub const VERSION: u32 = 1;
@@ -334,24 +334,20 @@ pub struct Open {
     pub key: String,
 }
 
-/// Direction of a traffic job between two ports.
+/// Direction of a traffic job between two ports. Its first flow number identifies it in messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Direction {
-    /// Number of the direction in the run, from 0.
-    pub number: u32,
-    /// Name in messages: `t1 forward`.
+    /// Name in the report: `t1 forward`.
     pub name: String,
     /// Number of the traffic job in the whole plan, from 0.
     pub job: usize,
-    /// True for the direction from `rx` to `tx` of a bidirectional job.
-    pub reverse: bool,
     /// Host of the sender.
     pub from: String,
     /// Host of the receiver.
     pub to: String,
-    /// First flow number.
+    /// First flow number in test tags.
     pub first_flow: u32,
-    /// Number of flows.
+    /// Number of flows with a tag.
     pub flows: u32,
 }
 

@@ -5,12 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wb_model::{JobKind, Locator, Plan, Stream, TagKind, TrafficJob, plan::PortPlan};
+use wb_model::{JobKind, Plan, PortPlan};
 
 use crate::message::{Direction, PROTOCOL, PartFile, Problem, Registration};
 
-/// Largest flow number in a tag, plus 1.
-const PAST_LAST_FLOW: u64 = 4_294_967_294;
 /// Maximum number of flows of a direction between two hosts: the sender reports the frames of each flow.
 pub const MOST_FLOWS_BETWEEN_HOSTS: u32 = 1_000_000;
 
@@ -46,209 +44,185 @@ pub fn place(
     plan: &Plan,
     registrations: &[Registration],
     first_flow: u32,
-    host_of: impl Fn(&Locator) -> Option<String>,
 ) -> Result<Placement, Vec<Problem>> {
     let mut plan = plan.clone();
-    plan.first_flow.get_or_insert(first_flow);
-    let mut placing = Placing {
-        plan: &plan,
-        hosts: BTreeMap::new(),
-        problems: Vec::new(),
-    };
-    for port in &plan.ports {
-        match host_of(&port.locator) {
-            Some(host) => {
-                placing.hosts.insert(&port.name, host);
-            }
-            None => placing.problem(port.title(), "has no host; write HOST:PORT"),
-        }
+    let mut problems = Vec::new();
+    if plan.procedure.is_some() {
+        let what = "runs at the controller, which places each of its trials";
+        problems.push(Problem::new("procedure", what));
     }
-    placing.check_ports_alone();
-    let directions = placing.directions();
+    let first = plan.first_flow.unwrap_or(first_flow);
+    if let Err(what) = plan.number_flows(first) {
+        problems.push(Problem::new("first_flow", what));
+    }
+    let placing = Placing::new(&plan, &mut problems);
+    let directions = placing.directions(&mut problems);
     let parts = placing.parts();
-    let warnings = placing.check_hosts(&parts, registrations);
-    if !placing.problems.is_empty() {
-        return Err(placing.problems);
+    let warnings = check_hosts(parts.keys(), registrations, &mut problems);
+    match problems.is_empty() {
+        true => Ok(Placement {
+            directions,
+            parts,
+            warnings,
+            plan,
+        }),
+        false => Err(problems),
     }
-    Ok(Placement {
-        directions,
-        parts,
-        warnings,
-        plan,
-    })
 }
 
 struct Placing<'a> {
     plan: &'a Plan,
     /// Host of each port, by name.
-    hosts: BTreeMap<&'a str, String>,
-    problems: Vec<Problem>,
+    hosts: BTreeMap<&'a str, &'a str>,
 }
 
-impl Placing<'_> {
-    fn problem(&mut self, place: impl Into<String>, what: impl Into<String>) {
-        self.problems.push(Problem::new(place, what));
-    }
-
-    fn host(&self, port: Option<&String>) -> Option<&String> {
-        self.hosts.get(&**port?)
-    }
-
-    /// Jobs that no host can carry out.
-    fn check_ports_alone(&mut self) {
-        if self.plan.procedure.is_some() {
-            self.problem(
-                "procedure",
-                "runs at the controller, which places each of its trials",
-            );
-        }
-    }
-
-    /// Numbers the directions between ports and their flows, as the engine does.
-    fn directions(&mut self) -> Vec<Direction> {
-        let mut next = u64::from(self.plan.first_flow.unwrap_or(0));
-        let mut found = Vec::new();
-        let jobs = self.plan.traffic.len();
-        for (number, job) in self.plan.traffic.iter().enumerate() {
-            let base = job_name(job, number, jobs);
-            let ways: &[(bool, &str)] = match job.bidir {
-                true => &[(false, " forward"), (true, " back")],
-                false => &[(false, "")],
-            };
-            for (reverse, suffix) in ways {
-                let (tx, rx) = match reverse {
-                    true => (&job.rx, &job.tx),
-                    false => (&job.tx, &job.rx),
-                };
-                let Some(sender) = self.port(tx.as_ref()) else {
-                    continue;
-                };
-                let tagged = flows(job, sender.workers, true);
-                let all = tagged.saturating_add(flows(job, sender.workers, false));
-                let first = next;
-                next = next.saturating_add(u64::from(all));
-                if let (Some(from), Some(to)) = (self.host(tx.as_ref()), self.host(rx.as_ref())) {
-                    found.push(Direction {
-                        number: u32::try_from(found.len()).unwrap_or(u32::MAX),
-                        name: format!("{base}{suffix}"),
-                        job: number,
-                        reverse: *reverse,
-                        from: from.clone(),
-                        to: to.clone(),
-                        first_flow: u32::try_from(first).unwrap_or(u32::MAX),
-                        flows: tagged,
-                    });
+impl<'a> Placing<'a> {
+    fn new(plan: &'a Plan, problems: &mut Vec<Problem>) -> Self {
+        let mut hosts = BTreeMap::new();
+        for port in &plan.ports {
+            match &port.locator.host {
+                Some(host) => {
+                    hosts.insert(&*port.name, &**host);
                 }
+                None => problems.push(Problem::new(port.title(), "has no host; write HOST:PORT")),
             }
         }
-        if next > PAST_LAST_FLOW {
-            let what = format!("the flows end at number {next}; the largest is 4294967293");
-            self.problem("first_flow", what);
-        }
-        for direction in &found {
-            if !direction.is_local() && direction.flows > MOST_FLOWS_BETWEEN_HOSTS {
+        Self { plan, hosts }
+    }
+
+    fn host(&self, port: Option<&String>) -> Option<&'a str> {
+        self.hosts.get(&**port?).copied()
+    }
+
+    /// Directions with both ends in the plan.
+    fn directions(&self, problems: &mut Vec<Problem>) -> Vec<Direction> {
+        let first = self.plan.first_flow.unwrap_or(0);
+        let all = self.plan.directions(first).into_iter();
+        let directions = all.filter_map(|way| {
+            Some(Direction {
+                from: self.host(way.tx.as_ref())?.to_owned(),
+                to: self.host(way.rx.as_ref())?.to_owned(),
+                name: way.name,
+                job: way.job,
+                first_flow: way.first_flow,
+                flows: way.flows,
+            })
+        });
+        let directions: Vec<Direction> = directions.collect();
+        for way in &directions {
+            if !way.is_local() && way.flows > MOST_FLOWS_BETWEEN_HOSTS {
                 let what = format!(
                     "{} flows from {} to {}; at most {MOST_FLOWS_BETWEEN_HOSTS} are possible between two hosts",
-                    direction.flows, direction.from, direction.to
+                    way.flows, way.from, way.to
                 );
-                self.problems.push(Problem::new(&*direction.name, what));
+                problems.push(Problem::new(&*way.name, what));
             }
         }
-        found
+        directions
     }
 
-    fn port(&self, name: Option<&String>) -> Option<&PortPlan> {
-        let name = name?;
-        self.plan.ports.iter().find(|port| port.name == *name)
-    }
-
+    /// Parts of all hosts.
     fn parts(&self) -> BTreeMap<String, Part> {
-        let hosts: BTreeSet<&String> = self.hosts.values().collect();
-        let part = |host: &String| (host.clone(), self.part(host));
-        hosts.into_iter().map(part).collect()
-    }
-
-    /// Jobs that touch a host, with all their ports.
-    fn part(&self, host: &str) -> Part {
-        let here = |port: &String| self.hosts.get(&**port).is_some_and(|of| of == host);
-        let mut plan = self.plan.clone();
-        plan.criteria.clear();
-        let ends = |job: &TrafficJob| [job.tx.clone(), job.rx.clone()];
-        plan.traffic
-            .retain(|job| ends(job).iter().flatten().any(here));
-        plan.devices.retain(|job| here(&job.port));
-        plan.watches.retain(|job| here(&job.port));
-        plan.captures.retain(|job| job.ports.iter().any(here));
-        plan.loads.retain(|job| here(&job.port));
-        plan.http_jobs
-            .retain(|job| job.port.as_ref().is_some_and(here));
-        let used = used_ports(&plan);
-        plan.ports.retain(|port| used.contains(&port.name));
-        let kinds = plan.kinds().map(JobKind::name);
-        Part {
-            jobs: kinds.map(str::to_owned).collect(),
-            files: Vec::new(),
-            plan,
-        }
-    }
-
-    /// Checks that each host is registered and speaks this protocol. Returns warnings about versions.
-    fn check_hosts(
-        &mut self,
-        parts: &BTreeMap<String, Part>,
-        registrations: &[Registration],
-    ) -> Vec<String> {
-        let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for host in parts.keys() {
-            match registrations.iter().find(|known| known.host == *host) {
-                None => self.problem(&**host, "no agent of this name is registered"),
-                Some(known) if known.protocol != PROTOCOL => {
-                    let what = format!(
-                        "the agent speaks protocol {}; this controller speaks {PROTOCOL}",
-                        known.protocol
-                    );
-                    self.problem(&**host, what);
-                }
-                Some(known) => versions.entry(&known.version).or_default().push(host),
+        let plan = self.plan;
+        let mut parts: BTreeMap<&str, Plan> = BTreeMap::new();
+        let mut add = |ports: &[&Option<String>], job: &dyn Fn(&mut Plan)| {
+            let hosts = ports.iter().filter_map(|port| self.host(port.as_ref()));
+            for host in BTreeSet::from_iter(hosts) {
+                job(parts.entry(host).or_insert_with(|| without_jobs(plan)));
             }
+        };
+        for job in &plan.traffic {
+            add(&[&job.tx, &job.rx], &|part| part.traffic.push(job.clone()));
         }
-        match versions.len() {
-            0 | 1 => Vec::new(),
-            _ => {
-                let of = |(version, hosts): (&&str, &Vec<&str>)| {
-                    format!("{version} on {}", hosts.join(", "))
-                };
-                let all: Vec<String> = versions.iter().map(of).collect();
-                vec![format!(
-                    "the hosts have different versions: {}",
-                    all.join("; ")
-                )]
-            }
+        for job in &plan.devices {
+            add(&[&Some(job.port.clone())], &|part| {
+                part.devices.push(job.clone())
+            });
         }
+        for job in &plan.watches {
+            add(&[&Some(job.port.clone())], &|part| {
+                part.watches.push(job.clone())
+            });
+        }
+        for job in &plan.captures {
+            let ports: Vec<Option<String>> = job.ports.iter().cloned().map(Some).collect();
+            add(&ports.iter().collect::<Vec<_>>(), &|part| {
+                part.captures.push(job.clone())
+            });
+        }
+        for job in &plan.loads {
+            add(&[&Some(job.port.clone())], &|part| {
+                part.loads.push(job.clone())
+            });
+        }
+        for job in &plan.http_jobs {
+            add(&[&job.port], &|part| part.http_jobs.push(job.clone()));
+        }
+        let ports: BTreeMap<&str, &PortPlan> =
+            plan.ports.iter().map(|port| (&*port.name, port)).collect();
+        let part = |(host, mut plan): (&str, Plan)| {
+            let used = used_ports(&plan);
+            let used = used.iter().filter_map(|name| ports.get(&**name).copied());
+            plan.ports = used.cloned().collect();
+            let kinds = plan.kinds().map(JobKind::name);
+            let part = Part {
+                jobs: kinds.map(str::to_owned).collect(),
+                files: Vec::new(),
+                plan: plan.of_host(host),
+            };
+            (host.to_owned(), part)
+        };
+        parts.into_iter().map(part).collect()
     }
 }
 
-/// Name of a traffic job in messages, as the engine names it.
-fn job_name(job: &TrafficJob, number: usize, jobs: usize) -> String {
-    match (job.name.as_str(), jobs) {
-        ("", 1) => "traffic".to_owned(),
-        ("", _) => format!("job {}", number + 1),
-        (name, _) => name.to_owned(),
-    }
-}
-
-/// Flows of a direction: of streams with a test tag, or of the others.
-fn flows(job: &TrafficJob, workers: u32, tagged: bool) -> u32 {
-    let is_tagged = |stream: &Stream| stream.tag != TagKind::None && stream.replay.is_none();
-    let streams = job
-        .streams
+/// Checks that each host is registered and speaks this protocol. Returns warnings about versions.
+fn check_hosts<'a>(
+    hosts: impl Iterator<Item = &'a String>,
+    registrations: &[Registration],
+    problems: &mut Vec<Problem>,
+) -> Vec<String> {
+    let known: BTreeMap<&str, &Registration> = registrations
         .iter()
-        .filter(|stream| is_tagged(stream) == tagged);
-    let flows = streams.map(|stream| match stream.tag {
-        TagKind::Wirebench if tagged => stream.flow_count().max(workers),
-        _ => 1,
-    });
-    flows.fold(0, u32::saturating_add)
+        .map(|known| (&*known.host, known))
+        .collect();
+    let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for host in hosts {
+        match known.get(&**host) {
+            None => problems.push(Problem::new(&**host, "no agent of this name is registered")),
+            Some(known) if known.protocol != PROTOCOL => {
+                let what = format!(
+                    "the agent speaks protocol {}; this controller speaks {PROTOCOL}",
+                    known.protocol
+                );
+                problems.push(Problem::new(&**host, what));
+            }
+            Some(known) => versions.entry(&known.version).or_default().push(host),
+        }
+    }
+    if versions.len() < 2 {
+        return Vec::new();
+    }
+    let of = |(version, hosts): (&&str, &Vec<&str>)| format!("{version} on {}", hosts.join(", "));
+    let all: Vec<String> = versions.iter().map(of).collect();
+    vec![format!(
+        "the hosts have different versions: {}",
+        all.join("; ")
+    )]
+}
+
+/// Settings of a plan without its ports, jobs and criteria.
+fn without_jobs(plan: &Plan) -> Plan {
+    Plan {
+        schema: plan.schema.clone(),
+        kind: plan.kind.clone(),
+        seed: plan.seed,
+        first_flow: plan.first_flow,
+        interval: plan.interval,
+        i_own_this_network: plan.i_own_this_network,
+        allow_unsent: plan.allow_unsent,
+        ..Plan::default()
+    }
 }
 
 /// Names of the ports that the jobs of a plan use.

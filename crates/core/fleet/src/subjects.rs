@@ -60,7 +60,7 @@ pub enum Subject {
         run: String,
         /// Host of the sender.
         host: String,
-        /// Number of the direction.
+        /// First flow of the direction.
         direction: u32,
     },
     /// Share of a host.

@@ -1,6 +1,8 @@
 //! Everything before the start: hosts open, resolve and compare clocks. A problem of any host ends the run here, and
 //! nothing was sent.
 
+use std::collections::BTreeMap;
+
 use super::{
     Action, CLOCK_NS, CLOCK_PATIENCE_NS, Controller, HostState, LEASE_NS, PATIENCE_NS, Progress,
     Published, RecordStage, RunEnd, SILENCE_NS, START_MARGIN_NS, Stage,
@@ -101,7 +103,9 @@ impl Controller {
     }
 
     pub(super) fn continue_arming(&mut self, now: Now) {
-        self.fail_silent_hosts(now);
+        if self.is_time_to_check(now) {
+            self.fail_silent_hosts(now);
+        }
         if self.stage != Stage::Clocks && self.live().any(|(_, h)| h.progress == Progress::Waiting)
         {
             return;
@@ -129,13 +133,15 @@ impl Controller {
     }
 
     fn fail_silent_hosts(&mut self, now: Now) {
-        let waits_since = |name: &str| {
-            let mut own = self.pending.values().filter(|pending| pending.host == name);
-            own.next().map(|pending| pending.first_ns)
-        };
+        let waiting = self
+            .pending
+            .values()
+            .map(|pending| (&*pending.host, pending.first_ns));
+        let waiting: BTreeMap<&str, u64> = waiting.collect();
         let failed = self.live().filter_map(|(name, host)| {
             let silent_ns = now.mono_ns.saturating_sub(host.heard_ns);
-            let waiting_ns = waits_since(name).map_or(0, |since| now.mono_ns.saturating_sub(since));
+            let since = waiting.get(&**name).copied().unwrap_or(now.mono_ns);
+            let waiting_ns = now.mono_ns.saturating_sub(since);
             match (silent_ns >= SILENCE_NS, waiting_ns >= PATIENCE_NS) {
                 (true, _) => Some((name.clone(), "no message for 3 s")),
                 (_, true) => Some((name.clone(), "no answer for 60 s")),

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use wb_model::Plan;
 
-use super::{Action, Controller, Host, Progress, RunEnd, RunSettings, Stage};
+use super::{
+    Action, Controller, Host, HostOutcome, HostState, Progress, RunEnd, RunSettings, Stage,
+};
 use crate::{
     Now,
     message::{Direction, Problem, Start, V1},
@@ -39,21 +41,38 @@ pub struct RunRecord {
     pub plan: Plan,
     /// Directions between ports.
     pub directions: Vec<Direction>,
-    /// Identity of the agent and version of the program, by host.
-    pub hosts: BTreeMap<String, (String, String)>,
+    /// Hosts.
+    pub hosts: Vec<RecordedHost>,
     /// Start, once it is set.
     pub start: Option<Start>,
+    /// End of the run, as far as known.
+    pub end: RunEnd,
+    /// Problems so far.
+    pub problems: Vec<Problem>,
     /// Number of results so far.
     pub revision: u32,
     /// Warnings so far.
     pub warnings: Vec<String>,
 }
 
+/// Host of a record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordedHost {
+    /// Identity of the agent's start.
+    pub id: String,
+    /// Name, version and state.
+    pub outcome: HostOutcome,
+    /// True if the share of the host is in the last result.
+    pub is_counted: bool,
+}
+
 impl Controller {
     pub(super) fn store_record(&mut self, stage: RecordStage) {
-        let hosts = self.hosts.iter();
-        let hosts =
-            hosts.map(|(name, host)| (name.clone(), (host.id.clone(), host.version.clone())));
+        let hosts = self.hosts.values().map(|host| RecordedHost {
+            id: host.id.clone(),
+            outcome: host.outcome.clone(),
+            is_counted: stage == RecordStage::Over && host.share.is_some(),
+        });
         let record = RunRecord {
             v: V1,
             settings: self.settings.clone(),
@@ -63,6 +82,8 @@ impl Controller {
             directions: self.placement.directions.clone(),
             hosts: hosts.collect(),
             start: self.start.clone(),
+            end: self.end,
+            problems: self.problems.clone(),
             revision: self.revision,
             warnings: self.warnings.clone(),
         };
@@ -73,10 +94,16 @@ impl Controller {
     /// running one continues if its hosts still run, and otherwise ends with their shares.
     #[must_use]
     pub fn adopt(record: RunRecord, epoch: u64, now: Now) -> (Self, Vec<Action>) {
-        let hosts = record.hosts.into_iter().map(|(name, (id, version))| {
-            let mut host = Host::new(&name, id, version, now.mono_ns);
-            host.progress = Progress::Ready;
-            (name, host)
+        let hosts = record.hosts.into_iter().map(|recorded| {
+            let RecordedHost { id, outcome, .. } = recorded;
+            let mut host = Host::new(&outcome.host, id, outcome.version.clone(), now.mono_ns);
+            host.progress = match outcome.state {
+                HostState::Complete => Progress::Ready,
+                _ => Progress::Gone,
+            };
+            host.is_counted = recorded.is_counted;
+            host.outcome = outcome;
+            (host.outcome.host.clone(), host)
         });
         let hosts = hosts.collect();
         let placement = Placement {
@@ -86,7 +113,10 @@ impl Controller {
             warnings: record.warnings,
         };
         let mut controller = Self::of(record.settings, epoch, placement, hosts, now);
+        controller.count_live();
         controller.revision = record.revision;
+        controller.end = record.end;
+        controller.problems = record.problems;
         match (record.stage, record.start) {
             (RecordStage::Arming, _) | (_, None) => {
                 let what = "the controller ended before the start";

@@ -1,15 +1,15 @@
 //! The run itself: presence of hosts, snapshots of one interval side by side, stops.
 
 use super::{
-    Action, Controller, HostState, LATE_NS, Progress, Published, RunEnd, SHARE_PATIENCE_NS,
-    SILENCE_NS, STOP_PATIENCE_NS, Shown, Stage,
+    Action, Controller, HostState, LATE_NS, Progress, Published, RecordStage, RunEnd,
+    SHARE_PATIENCE_NS, SILENCE_NS, STOP_PATIENCE_NS, Shown, Stage,
 };
 use crate::{
     MS, Now, SECOND,
     merge::{HostSnap, merge},
     message::{
         AgentEvent, AgentEventKind, Alive, LostHost, Occupation, Op, Problem, Refused, RefusedKind,
-        Snap, Stop, StopHow, V1,
+        Snap, Stop, StopHost, StopHow, V1,
     },
     subjects::Subject,
 };
@@ -25,10 +25,17 @@ impl Controller {
     pub(super) fn alive(&mut self, name: &str, alive: Alive, now: Now) {
         let started = self.start.is_some() && self.elapsed_ns(now) >= SECOND;
         let run = self.settings.run.clone();
-        let Some(host) = self.hosts.get_mut(name).filter(|host| host.is_live()) else {
+        let Some(host) = self.hosts.get_mut(name) else {
             return;
         };
-        if !host.id.is_empty() && alive.id != host.id {
+        let is_same = host.id.is_empty() || host.id == alive.id;
+        if !host.is_live() {
+            if is_same && now.mono_ns >= host.resend_asked_ns + RESEND_NS {
+                self.back(name, alive.state == Occupation::Run(run), now);
+            }
+            return;
+        }
+        if !is_same {
             let of = self.run_epoch();
             self.lose(name, "the agent was started again".to_owned(), now);
             self.request(name, Op::Disarm(of), now);
@@ -42,10 +49,37 @@ impl Controller {
         let has_left = started && alive.state != Occupation::Run(run);
         // The share may still be on its way, so ask first.
         if has_left && now.mono_ns >= host.resend_asked_ns + RESEND_NS {
-            host.resend_asked_ns = now.mono_ns;
-            let of = self.run_epoch();
-            self.request(name, Op::Resend(of), now);
+            self.ask_for_share(name, now);
         }
+    }
+
+    /// A host is back that the run continued without. It ends its part and delivers its share.
+    fn back(&mut self, name: &str, is_in_run: bool, now: Now) {
+        let Some(host) = self.hosts.get_mut(name) else {
+            return;
+        };
+        let (was_started, has_share) = (host.outcome.since_ns.is_some(), host.share.is_some());
+        host.resend_asked_ns = now.mono_ns;
+        let of = self.run_epoch();
+        let op = match (is_in_run, was_started) {
+            (true, false) => Op::Disarm(of),
+            (true, true) => Op::Stop(StopHost {
+                run: of.run,
+                epoch: of.epoch,
+                how: StopHow::Drain,
+            }),
+            (false, true) if !has_share => Op::Resend(of),
+            (false, _) => return,
+        };
+        self.request(name, op, now);
+    }
+
+    fn ask_for_share(&mut self, name: &str, now: Now) {
+        if let Some(host) = self.hosts.get_mut(name) {
+            host.resend_asked_ns = now.mono_ns;
+        }
+        let of = self.run_epoch();
+        self.request(name, Op::Resend(of), now);
     }
 
     pub(super) fn no_share(&mut self, host: &str, refused: &Refused, now: Now) {
@@ -68,12 +102,9 @@ impl Controller {
         }
         host.heard_ns = now.mono_ns;
         if snap.k > self.shown {
-            self.snaps
-                .entry(snap.k)
-                .or_default()
-                .insert(name.to_owned(), snap.clone());
-        }
-        if host.last.as_ref().is_none_or(|last| last.k < snap.k) {
+            let of = self.snaps.entry(snap.k).or_default();
+            of.insert(name.to_owned(), snap);
+        } else if host.last.as_ref().is_none_or(|last| last.k < snap.k) {
             host.last = Some(snap);
         }
     }
@@ -107,6 +138,7 @@ impl Controller {
             return;
         }
         self.report_lost_sender(name, now);
+        self.store_record(RecordStage::Started);
         if !self.has_enough_hosts() {
             self.end = RunEnd::Refused;
             self.stop_all(StopHow::Now, now);
@@ -121,6 +153,7 @@ impl Controller {
             host.outcome.since_ns = since;
             host.outcome.why = why;
         }
+        self.count_live();
     }
 
     pub(super) fn lose(&mut self, name: &str, why: String, now: Now) {
@@ -134,6 +167,7 @@ impl Controller {
         self.leave(name, HostState::Lost, why, since);
         if self.stage == Stage::Running {
             self.report_lost_sender(name, now);
+            self.store_record(RecordStage::Started);
         }
     }
 
@@ -165,15 +199,23 @@ impl Controller {
     }
 
     pub(super) fn continue_running(&mut self, now: Now) {
-        if now.mono_ns >= self.check_next_ns {
-            self.check_next_ns = now.mono_ns + CHECK_NS;
+        if self.is_time_to_check(now) {
             self.lose_silent_hosts(now);
             self.urge(now);
         }
         self.show_intervals(now);
-        if self.live().next().is_none() {
+        if self.live_hosts == 0 {
             self.finish(now);
         }
+    }
+
+    /// Returns true every 50 ms: checks of all hosts at every event take too long.
+    pub(super) fn is_time_to_check(&mut self, now: Now) -> bool {
+        let is_time = now.mono_ns >= self.check_next_ns;
+        if is_time {
+            self.check_next_ns = now.mono_ns + CHECK_NS;
+        }
+        is_time
     }
 
     fn lose_silent_hosts(&mut self, now: Now) {
@@ -198,19 +240,20 @@ impl Controller {
     fn show_intervals(&mut self, now: Now) {
         let interval = self.settings.interval_ns.max(1);
         loop {
-            let live = self.live().count();
+            let live = self.live_hosts;
             let k = self.shown + 1;
             let due_ns = self.start_ns + i128::from(k) * i128::from(interval);
             let here = self.snaps.get(&k).map_or(0, |of| of.len());
             let is_complete =
                 here > 0 && here >= live && self.live().all(|(name, _)| self.has(k, name));
-            let is_due = i128::from(now.mono_ns) >= due_ns + i128::from(LATE_NS);
+            let is_due = i128::from(now.mono_ns) >= due_ns + i128::from(LATE_NS)
+                && now.mono_ns >= self.patient_until_ns;
             if live == 0 || !is_complete && !is_due {
                 return;
             }
             self.shown = k;
             if let Some(current) = self.snaps.remove(&k) {
-                self.show(k, &current, interval);
+                self.show(k, current, interval);
             }
         }
     }
@@ -219,24 +262,30 @@ impl Controller {
         self.snaps.get(&k).is_some_and(|of| of.contains_key(name))
     }
 
-    fn show(&mut self, k: u64, current: &super::SnapsOfHosts, interval: u64) {
+    fn show(&mut self, k: u64, mut current: super::SnapsOfHosts, interval: u64) {
+        let mut late = Vec::new();
+        for (name, host) in &mut self.hosts {
+            // Counts of a share are newer than those of a snapshot.
+            match current.remove(name).filter(|_| host.share.is_none()) {
+                Some(snap) => host.last = Some(snap),
+                None if host.is_live() => late.push(name.clone()),
+                None => {}
+            }
+        }
         let parts = self.hosts.iter().filter_map(|(name, host)| {
-            let now = current.get(name);
-            let snap = now.or(host.last.as_ref().filter(|last| last.k <= k))?;
+            let snap = host.last.as_deref()?;
             Some(HostSnap {
                 host: name,
                 snap,
-                is_current: now.is_some(),
+                is_current: snap.k == k,
             })
         });
         let parts: Vec<HostSnap<'_>> = parts.collect();
         let snapshot = merge(&parts, k.saturating_mul(interval), interval);
-        let is_late = |(name, _): &(&String, &super::Host)| !current.contains_key(*name);
-        let late = self.live().filter(is_late).map(|(name, _)| name.clone());
         let shown = Shown {
             k,
             snapshot,
-            late: late.collect(),
+            late,
             lost: self.gone().collect(),
         };
         self.actions.push(Action::Show(Box::new(shown)));
