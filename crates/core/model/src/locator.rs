@@ -1,4 +1,4 @@
-//! Locator of a port: `eth0`, `NODE/IF`, `driver:IF`, `memory:NAME`, `file:PATH`.
+//! Locator of a port: `eth0`, `NODE/IF`, `driver:IF`, `memory:NAME`, `file:PATH`, each with or without `HOST:` before it.
 
 use std::{fmt, str::FromStr};
 
@@ -45,6 +45,8 @@ impl Driver {
 /// Port as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Locator {
+    /// Host of the port in a fleet; `None` is this host.
+    pub host: Option<String>,
     /// Requested driver; `None` selects the best one that works.
     pub driver: Option<Driver>,
     /// Network namespace of the interface; `None` is the current one.
@@ -60,7 +62,20 @@ impl Locator {
         !matches!(self.driver, Some(Driver::Memory | Driver::File))
     }
 
-    /// Returns the locator without the driver: `NODE/IF`.
+    /// Returns an error if the port is on another host.
+    ///
+    /// # Errors
+    /// A sentence that names the port and the host.
+    pub fn check_local(&self) -> Result<(), String> {
+        match &self.host {
+            None => Ok(()),
+            Some(host) => Err(format!(
+                "{self}: the port is on the host {host}, not on this host"
+            )),
+        }
+    }
+
+    /// Returns the locator without host and driver: `NODE/IF`.
     #[must_use]
     pub fn place(&self) -> String {
         match &self.node {
@@ -68,6 +83,21 @@ impl Locator {
             None => self.name.clone(),
         }
     }
+}
+
+/// Forms of a locator, for messages.
+const FORMS: &str = "a port: IF, NODE/IF, xdp:IF, packet:IF, live:IF, memory:NAME or file:PATH; HOST: before it for a port of a fleet";
+
+/// Longest name of a host, as of a label of a domain name (RFC 1035).
+const MAX_HOST: usize = 63;
+
+/// Returns true if a word is the name of a host: 1 to 63 lower-case letters, digits and hyphens, and not a driver.
+fn is_host(word: &str) -> bool {
+    let is_allowed = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    (1..=MAX_HOST).contains(&word.len())
+        && word.bytes().all(is_allowed)
+        && word != "dpdk"
+        && Driver::ALL.into_iter().all(|driver| driver.name() != word)
 }
 
 /// `IFNAMSIZ` - 1 in linux/if.h.
@@ -94,7 +124,20 @@ impl FromStr for Locator {
     type Err = ParseUnitError;
 
     fn from_str(text: &str) -> Result<Self, ParseUnitError> {
-        let error = |what: &str| ParseUnitError::new(text, what);
+        match text.split_once(':') {
+            Some((host, port)) if is_host(host) && !is_pci_address(text) => Ok(Self {
+                host: Some(host.to_owned()),
+                ..Self::without_host(port, text)?
+            }),
+            _ => Self::without_host(text, text),
+        }
+    }
+}
+
+impl Locator {
+    /// Parses a locator without a host. `whole` is the text for messages.
+    fn without_host(text: &str, whole: &str) -> Result<Self, ParseUnitError> {
+        let error = |what: &str| ParseUnitError::new(whole, what);
         let (driver, rest) = match text.split_once(':') {
             Some((word, rest)) => match Driver::ALL.into_iter().find(|d| d.name() == word) {
                 Some(driver) => (Some(driver), rest),
@@ -103,12 +146,7 @@ impl FromStr for Locator {
                         "a port: DPDK devices are not supported; use the kernel interface, such as eth0",
                     ));
                 }
-                // An alias such as "eth0:1" has its colon after the name; neither word is a driver.
-                None => {
-                    return Err(error(
-                        "a port: IF, NODE/IF, xdp:IF, packet:IF, live:IF, memory:NAME or file:PATH",
-                    ));
-                }
+                None => return Err(error(FORMS)),
             },
             None => (None, text),
         };
@@ -117,6 +155,7 @@ impl FromStr for Locator {
                 return Err(error("a port: a name or path must follow the colon"));
             }
             return Ok(Self {
+                host: None,
                 driver,
                 node: None,
                 name: rest.to_owned(),
@@ -142,6 +181,7 @@ impl FromStr for Locator {
             ));
         }
         Ok(Self {
+            host: None,
             driver,
             node,
             name: name.to_owned(),
@@ -151,6 +191,9 @@ impl FromStr for Locator {
 
 impl fmt::Display for Locator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(host) = &self.host {
+            write!(f, "{host}:")?;
+        }
         if let Some(driver) = self.driver {
             write!(f, "{}:", driver.name())?;
         }
@@ -161,12 +204,14 @@ impl fmt::Display for Locator {
 string_serde!(
     Locator,
     "Locator",
-    "a port: IF, NODE/IF, xdp:IF, packet:IF, live:IF, memory:NAME or file:PATH",
+    "a port: IF, NODE/IF, xdp:IF, packet:IF, live:IF, memory:NAME or file:PATH; HOST: before it for a port of a fleet",
     "wb-pair-a/a0"
 );
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -179,12 +224,21 @@ mod tests {
             "live:wb-pair-a/a0",
             "memory:x",
             "file:/a/b.pcap",
+            "h1:eth0",
+            "h1:xdp:eth0",
+            "rack-1:packet:wb-pair-a/a0",
+            "h1:memory:x",
+            "h1:file:/a/b:c.pcap",
         ] {
             assert_eq!(text.parse::<Locator>().unwrap().to_string(), text);
         }
         for text in [
             "",
-            "foo:eth0",
+            "Foo:eth0",
+            ":eth0",
+            "h1:",
+            "h1:h2:eth0",
+            "h_1:eth0",
             "/a0",
             "a/",
             "a/b/c",
@@ -199,11 +253,59 @@ mod tests {
     #[test]
     fn dpdk_devices_are_refused_with_the_alternative() {
         let refused = |text: &str| text.parse::<Locator>().unwrap_err().to_string();
-        for text in ["0000:1b:00.0", "1b:00.0", "dpdk:0"] {
+        for text in [
+            "0000:1b:00.0",
+            "1b:00.0",
+            "dpdk:0",
+            "h1:dpdk:0",
+            "h1:0000:1b:00.0",
+        ] {
             assert!(refused(text).contains("DPDK"), "{text}");
         }
-        for text in ["eth0:1", "1b:00", "00:1b:00:00.0", "0000:1b:00.00"] {
+        for text in ["00:1b:00:00.0", "0000:1b:00.00"] {
             assert!(!refused(text).contains("DPDK"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_first_word_is_a_host_unless_it_is_a_driver() {
+        let host = |text: &str| text.parse::<Locator>().map(|port| port.host).ok().flatten();
+        assert_eq!(host("h1:eth0").as_deref(), Some("h1"));
+        assert_eq!(host("xdp:eth0"), None);
+        let longest = "h".repeat(MAX_HOST);
+        assert_eq!(host(&format!("{longest}:eth0")).as_deref(), Some(&*longest));
+        assert!(format!("h{longest}:eth0").parse::<Locator>().is_err());
+        let refused = "h1:xdp:eth0".parse::<Locator>().unwrap().check_local();
+        assert_eq!(
+            refused.unwrap_err(),
+            "h1:xdp:eth0: the port is on the host h1, not on this host"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_read_again(
+            host in proptest::option::of("[a-z0-9-]{1,63}"),
+            driver in proptest::option::of(0..Driver::ALL.len()),
+            node in proptest::option::of("[a-z0-9-]{1,20}"),
+            name in "[a-z][a-z0-9.@-]{0,14}",
+        ) {
+            let driver = driver.map(|number| Driver::ALL[number]);
+            let is_interface = !matches!(driver, Some(Driver::Memory | Driver::File));
+            let locator = Locator {
+                host: host.filter(|host| is_host(host)),
+                driver,
+                node: node.filter(|_| is_interface),
+                name,
+            };
+            prop_assert_eq!(locator.to_string().parse::<Locator>().unwrap(), locator);
+        }
+
+        #[test]
+        fn a_text_that_is_read_is_printed_alike(text in "([a-z0-9:/.-]|xdp:|file:){1,24}") {
+            if let Ok(locator) = text.parse::<Locator>() {
+                prop_assert_eq!(locator.to_string(), text);
+            }
         }
     }
 }

@@ -141,7 +141,8 @@ pub enum Procedure {
 pub struct PortPlan {
     /// Name that jobs refer to.
     pub name: String,
-    /// Locator: `IF`, `NODE/IF`, `xdp:IF`, `packet:IF`, `live:IF`, `memory:NAME`, `file:PATH`.
+    /// Locator: `IF`, `NODE/IF`, `xdp:IF`, `packet:IF`, `live:IF`, `memory:NAME`, `file:PATH`; with `HOST:` before it,
+    /// a port of that host of a fleet.
     pub locator: Locator,
     /// Number of workers, each with a dedicated CPU, 1 to 64 (default 1). They share the queues of the interface; with
     /// the `xdp` driver there can be at most one worker per queue.
@@ -279,6 +280,11 @@ pub struct TrafficJob {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub flows: Option<u32>,
+    /// Number of the job's first flow in test tags, as a fleet sets it in the part of each host (default: jobs are
+    /// numbered in order, from `first_flow` of the plan on). For a job that only receives: the first flow of the run to
+    /// follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_flow: Option<u32>,
     /// Streams. Empty in a job that only receives.
     #[serde(default, rename = "stream", skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<Stream>,
@@ -687,6 +693,7 @@ impl Default for TrafficJob {
             catch_up: default_catch_up(),
             departures: false,
             flows: None,
+            first_flow: None,
             streams: Vec::new(),
         }
     }

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::{
     http::{HttpUrl, ServerAddress},
+    locator::{Driver, Locator},
     plan::Plan,
     reach::is_free,
 };
@@ -161,8 +162,10 @@ impl Rule {
         };
         match self {
             Self::Always(power) => vec![power],
-            Self::Locator if value.starts_with("file:") => vec![Power::Reads, Power::Writes],
-            Self::Locator => Vec::new(),
+            Self::Locator => match value.parse().map(|port: Locator| port.driver) {
+                Ok(Some(Driver::File)) => vec![Power::Reads, Power::Writes],
+                _ => Vec::new(),
+            },
             Self::Url => {
                 let url = value.parse::<HttpUrl>();
                 leaves(url.is_ok_and(|url| is_near(url.known_host())))

@@ -18,6 +18,7 @@ use crate::{
     lateness::{Lateness, LatenessReport},
     limit::LimitedBy,
     load::{self, ConnectionTotals, LoadReport},
+    peer::PairClock,
     plan::Plan,
     socket::{self, SocketReport},
     timeline::{Distribution, Timeline},
@@ -429,6 +430,12 @@ pub struct JobReport {
     pub outages: Option<OutageReport>,
     /// Results of each stream.
     pub streams: Vec<StreamReport>,
+    /// Reason why results are missing, if a part of the job ended early or its results did not arrive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<String>,
+    /// Clocks of the two hosts, if sender and receiver are on different hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<PairClock>,
 }
 
 /// Results of one stream.

@@ -144,7 +144,8 @@ impl LoadJob {
 
 impl Stream {
     /// Returns true if the frames of the stream carry a test tag.
-    fn is_tagged(&self) -> bool {
+    #[must_use]
+    pub fn is_tagged(&self) -> bool {
         self.tag != TagKind::None && self.replay.is_none()
     }
 

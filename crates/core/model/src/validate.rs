@@ -163,6 +163,7 @@ impl Plan {
         self.check_sockets(&mut found);
         self.check_https(&mut found);
         self.check_criteria(&mut found);
+        self.check_flow_numbers(&mut found);
         self.check_loads(&mut found);
         self.check_devices(&mut found);
         self.check_rings(&mut found);
@@ -251,7 +252,8 @@ impl Plan {
                 found.problem(&place, "duplicate name");
             }
             // Frames with different send paths may leave through the same interface.
-            let way = (port.locator.place(), port.way as u8, port.priority);
+            let host = port.locator.host.as_deref();
+            let way = (host, port.locator.place(), port.way as u8, port.priority);
             rules! { found:
                 port.locator.is_interface() && !places.insert(way) =>
                     &place, "another port of this plan has the same interface, {}", port.locator.place();
@@ -482,6 +484,34 @@ impl Plan {
                     &place, "port {:?} has two watches", watch.port;
                 watch.duration.is_some_and(|d| d == Span::default()) => &place, "duration must be above 0";
             }
+        }
+    }
+
+    /// Checks the numbers of the jobs' first flows.
+    fn check_flow_numbers(&self, found: &mut Findings) {
+        let sending = || self.traffic.iter().filter(|job| job.tx.is_some());
+        if sending().all(|job| job.first_flow.is_none()) {
+            return;
+        }
+        let directions = self.directions(0).into_iter();
+        let sent = directions.filter(|way| way.tx.is_some());
+        let mut ranges: Vec<(u64, u64)> = sent
+            .map(|way| {
+                let flows = way.streams.iter().map(|(_, flows)| u64::from(*flows));
+                (u64::from(way.first_flow), flows.sum())
+            })
+            .collect();
+        ranges.sort_unstable();
+        let end = |(first, flows): &(u64, u64)| first + flows;
+        rules! { found:
+            sending().any(|job| job.first_flow.is_none()) =>
+                "traffic", "first_flow is set in some of the jobs that send; set it in all or in none";
+            self.first_flow.is_none_or(|first| ranges.iter().any(|(own, _)| *own < u64::from(first))) =>
+                "traffic", "first_flow of a job that sends needs first_flow of the plan, which must not be higher";
+            ranges.windows(2).any(|pair| end(&pair[0]) > pair[1].0) =>
+                "traffic", "first_flow: two jobs have the same flow numbers";
+            ranges.iter().any(|range| end(range) > u64::from(PAST_LAST_FLOW)) =>
+                "traffic", "first_flow is too high: the highest flow number is {}", PAST_LAST_FLOW - 1;
         }
     }
 

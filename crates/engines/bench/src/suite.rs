@@ -388,6 +388,7 @@ impl<'a, B: Bench> RunningSuite<'a, B> {
             .retain(|port| names.iter().flatten().any(|name| *name == port.name));
         for port in &mut base.ports {
             port.locator = Locator {
+                host: None,
                 driver: Some(Driver::Memory),
                 node: None,
                 name: "wb-engine".to_owned(),

@@ -22,6 +22,9 @@ pub struct PortHint {
 /// Surroundings of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
+    /// Name of this host in a fleet. The run then carries out the part of the plan for this host: ports of other hosts
+    /// are never opened, and jobs that use no port of this host are left out. `None`: all ports must be on this host.
+    pub host: Option<String>,
     /// Hints by the port's place (`NODE/IF`).
     pub hints: BTreeMap<String, PortHint>,
     /// Signals that may end the run.

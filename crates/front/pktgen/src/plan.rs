@@ -26,6 +26,7 @@ pub struct PlanOptions {
 impl PlanOptions {
     fn locator(&self, driver: Option<Driver>, interface: &str) -> Locator {
         Locator {
+            host: None,
             driver,
             node: self.node.clone(),
             name: interface.to_owned(),

@@ -29,7 +29,7 @@ pub fn concerns(plan: &Plan) -> Result<Vec<Concern>, HostError> {
     if plan.suite().is_none_or(|suite| suite.isolated) {
         return Ok(Vec::new());
     }
-    let own = |port: &&Locator| port.is_interface() && port.node.is_none();
+    let own = |port: &&Locator| port.is_interface() && port.host.is_none() && port.node.is_none();
     let ports: BTreeSet<&str> = plan
         .ports
         .iter()

@@ -21,7 +21,7 @@ use wb_machine::{
     runs::Listed,
 };
 use wb_model::{
-    Phase, Plan, PlanError, PlanProblem, Report, bench::SuitePlan, plan::Procedure,
+    Locator, Phase, Plan, PlanError, PlanProblem, Report, bench::SuitePlan, plan::Procedure,
     powers::PowerUse, report::JobReport, timeline::Timeline,
 };
 use wb_render::metrics::Seen;
@@ -931,7 +931,11 @@ fn suite_of(plan: &mut Plan) -> Option<&mut SuitePlan> {
 /// Ports that runs of a plan use alone: interfaces and links in memory.
 fn ports_of(plan: &Plan) -> BTreeSet<String> {
     let interfaces = plan.locators().filter(|locator| locator.is_interface());
-    interfaces.map(wb_model::Locator::place).collect()
+    let site = |locator: &Locator| match &locator.host {
+        None => locator.place(),
+        Some(host) => format!("{host}:{}", locator.place()),
+    };
+    interfaces.map(site).collect()
 }
 
 /// Other processes that use these ports.

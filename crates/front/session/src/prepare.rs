@@ -66,6 +66,10 @@ impl<'a> Checked<'a> {
     /// Returns the first problem found.
     pub fn new(mut plan: Plan, environment: &'a Environment) -> Result<Self, StartError> {
         let mut warnings = plan.validate()?;
+        match &environment.host {
+            None => check_hosts(&plan)?,
+            Some(host) => plan = plan.of_host(host),
+        }
         if environment.shares_process {
             check_users(&plan)?;
         }
@@ -231,6 +235,21 @@ impl Attended<'_> {
             warnings: std::mem::take(&mut opening.warnings),
             ..prepared
         })
+    }
+}
+
+/// Checks that all ports are on this host.
+fn check_hosts(plan: &Plan) -> Result<(), StartError> {
+    let mut locators = plan.locators();
+    let elsewhere = locators.find_map(|port| Some((port, port.host.as_ref()?)));
+    match elsewhere {
+        None => Ok(()),
+        Some((port, host)) => Err(StartError::stream(
+            port.to_string(),
+            format!(
+                "the port is on the host {host}; add `--fleet URL` to run the plan over several hosts"
+            ),
+        )),
     }
 }
 

@@ -65,6 +65,7 @@ impl StatOptions<'_> {
 }
 
 fn place(locator: &Locator) -> Result<Place, StatError> {
+    locator.check_local().map_err(StatError::Input)?;
     if locator.driver.is_some() {
         return Err(StatError::Input(format!(
             "{locator}: counters do not depend on a driver; use {}",

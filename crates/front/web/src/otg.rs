@@ -219,6 +219,10 @@ impl Inner {
         for (number, port) in config.ports.iter().enumerate() {
             let path = format!("ports[{number}].location");
             match port.plan() {
+                Ok(plan) if plan.locator.host.is_some() => {
+                    let what = "unsupported location: the port is on another host";
+                    problems.push(Problem::new(path, what));
+                }
                 Ok(plan) if !plan.locator.is_interface() => {
                     let what = "unsupported location: it is not an interface";
                     problems.push(Problem::new(path, what));

@@ -529,6 +529,8 @@ impl Device {
         let dropped = way.passed - way.read - way.refused;
         JobReport {
             outages: None,
+            incomplete: None,
+            clock: None,
             name: name.to_owned(),
             tx: ends[0].clone(),
             rx: ends[1].clone(),

@@ -331,6 +331,8 @@ fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirectio
             .map(|m| all_outages(&m.outages, shown)),
         totals,
         streams,
+        incomplete: None,
+        clock: None,
     };
     SettledDirection {
         job,

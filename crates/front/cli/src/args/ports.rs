@@ -51,6 +51,7 @@ impl TrafficArgs {
 /// Returns a port with default values, to which options are applied.
 pub(crate) fn any_port() -> PortPlan {
     let locator = Locator {
+        host: None,
         driver: None,
         node: None,
         name: "port".to_owned(),

@@ -62,6 +62,9 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<u8> {
         doctor::repair().iter().for_each(say);
         repair_folders()?;
     }
+    if let Some(port) = &args.port {
+        port.check_local().map_err(anyhow::Error::msg)?;
+    }
     let namespace = match args.port.as_ref().and_then(|p| p.node.as_deref()) {
         Some(node) => Namespace::named(node)?,
         None => Namespace::current()?,

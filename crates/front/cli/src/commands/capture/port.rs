@@ -198,6 +198,7 @@ impl PortArgs {
             locators.push(first_up()?);
         }
         for locator in &self.interfaces {
+            locator.check_local().map_err(anyhow::Error::msg)?;
             if !locator.is_interface() {
                 locators.push(locator.clone());
             } else if locator.name == ANY {

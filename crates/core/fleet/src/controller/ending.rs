@@ -1,0 +1,178 @@
+//! The end of a run: shares, the result, and results with late shares.
+
+use std::collections::BTreeMap;
+
+use wb_model::{Phase, Snapshot, peer::PairClock};
+
+use super::{
+    Action, Controller, Host, HostOutcome, HostState, Progress, RecordStage, RunResult, Stage,
+};
+use crate::{
+    Now, ShareEnd,
+    clock::pair_clock,
+    message::{Direction, JobCounts, ShareMessage, Snap, V1, sum_of_totals},
+};
+
+/// Last snapshot of a host with the counts of its share, for the intervals in which other hosts still run.
+fn completed(last: Option<Box<Snap>>, share: &ShareMessage, directions: &[Direction]) -> Box<Snap> {
+    let mut last = last.unwrap_or_else(|| {
+        Box::new(Snap {
+            v: V1,
+            k: 0,
+            at_wall_ns: 0,
+            snapshot: Snapshot::at(0, 0, Phase::Done),
+            jobs: Vec::new(),
+            histograms: Vec::new(),
+        })
+    });
+    last.snapshot.phase = Phase::Done;
+    last.snapshot.totals = share.share.report.totals;
+    for sent in share.share.sent.values() {
+        let Some(direction) = directions.iter().find(|d| d.first_flow == sent.direction) else {
+            continue;
+        };
+        let name = &direction.name;
+        let offered = sum_of_totals(sent.streams.iter()).offered_frames;
+        match last.jobs.iter_mut().find(|job| job.name == *name) {
+            Some(job) => job.offered = offered,
+            None => last.jobs.push(JobCounts {
+                name: name.clone(),
+                offered,
+                ..JobCounts::default()
+            }),
+        }
+    }
+    last
+}
+
+impl Controller {
+    /// Takes a share. The stream may deliver it more than once, and again to a controller that adopts the run.
+    pub(super) fn share(&mut self, share: Box<ShareMessage>, now: Now) {
+        let is_of_run = share.run == self.settings.run && self.start.is_some();
+        let Some(host) = self.hosts.get_mut(&share.host).filter(|_| is_of_run) else {
+            return;
+        };
+        if !host.id.is_empty() && !share.id.is_empty() && host.id != share.id {
+            return;
+        }
+        if host
+            .share
+            .as_ref()
+            .is_some_and(|known| known.revision >= share.revision)
+        {
+            return;
+        }
+        host.heard_ns = now.mono_ns;
+        if let ShareEnd::Fault(why) = &share.share.end {
+            let text = format!("{}: {why}", share.host);
+            self.actions.push(Action::Note(text.clone()));
+            self.warnings.push(text);
+        }
+        match host.progress {
+            Progress::Gone if host.outcome.state == HostState::Lost => {
+                host.outcome.state = HostState::CutOff;
+            }
+            Progress::Gone => {}
+            _ => host.progress = Progress::Settled,
+        }
+        let was_counted = host.is_counted;
+        let last = host.last.take();
+        host.last = Some(completed(last, &share, &self.placement.directions));
+        host.share = Some(share);
+        self.count_live();
+        // A share that an earlier controller counted is not late: the stream delivers it again.
+        self.has_late_share |= self.stage == Stage::Over && !was_counted;
+    }
+
+    pub(super) fn finish(&mut self, now: Now) {
+        self.stage = Stage::Over;
+        self.over_ns = now.mono_ns;
+        self.has_late_share = false;
+        self.deliver();
+    }
+
+    pub(super) fn deliver_late_shares(&mut self) {
+        let is_complete = self
+            .hosts
+            .values()
+            .all(|h| h.share.is_some() || !h.is_counted);
+        if self.has_late_share && is_complete {
+            self.has_late_share = false;
+            self.deliver();
+        }
+    }
+
+    fn deliver(&mut self) {
+        self.revision += 1;
+        let result = self.result();
+        self.store_record(RecordStage::Over);
+        self.actions.push(Action::Finish(Box::new(result)));
+    }
+
+    fn result(&self) -> RunResult {
+        let shares = self.hosts.values().filter_map(|host| host.share.as_deref());
+        let incomplete = self.placement.directions.iter();
+        let incomplete = incomplete.filter_map(|d| Some((d.first_flow, self.why_incomplete(d)?)));
+        let between = self.placement.directions.iter().filter(|d| !d.is_local());
+        let pairs: BTreeMap<(&str, &str), PairClock> = between
+            .filter_map(|d| {
+                let (from, to) = (self.hosts.get(&d.from)?, self.hosts.get(&d.to)?);
+                let clock = pair_clock((&d.from, &from.clock), (&d.to, &to.clock))?;
+                Some(((&*d.from, &*d.to), clock))
+            })
+            .collect();
+        RunResult {
+            run: self.settings.run.clone(),
+            revision: self.revision,
+            end: self.end,
+            problems: self.problems.clone(),
+            started_wall_ns: self.start.as_ref().map(|start| start.at_wall_ns),
+            shares: shares.cloned().collect(),
+            hosts: self
+                .hosts
+                .values()
+                .map(|host| host.outcome.clone())
+                .collect(),
+            incomplete: incomplete.collect(),
+            clocks: pairs.into_values().collect(),
+            warnings: self.warnings.clone(),
+        }
+    }
+
+    /// Reason for which a direction has no complete result. A host that is gone is a better reason than a lease.
+    fn why_incomplete(&self, direction: &Direction) -> Option<String> {
+        let ends = [&direction.from, &direction.to];
+        let hosts = || ends.into_iter().filter_map(|name| self.hosts.get(name));
+        let first = hosts().find_map(why_gone);
+        first.or_else(|| hosts().find_map(why_ended))
+    }
+}
+
+/// Reason for which a host did not take part to the end.
+fn why_gone(host: &Host) -> Option<String> {
+    let HostOutcome {
+        host: name, why, ..
+    } = &host.outcome;
+    let at = host
+        .outcome
+        .since_ns
+        .map(|ns| format!(" at {:.1} s", ns as f64 / 1e9));
+    let at = at.unwrap_or_default();
+    match host.outcome.state {
+        HostState::Lost => Some(format!("host {name} lost{at}: {why}")),
+        HostState::CutOff => Some(format!("host {name} was cut off{at}: {why}")),
+        HostState::Late | HostState::Refused => Some(format!("host {name} took no part: {why}")),
+        HostState::Complete if host.share.is_none() => Some(format!("host {name} took no part")),
+        HostState::Complete => None,
+    }
+}
+
+/// Reason for which the share of a host does not cover the whole run.
+fn why_ended(host: &Host) -> Option<String> {
+    let name = &host.outcome.host;
+    match &host.share.as_ref()?.share.end {
+        ShareEnd::Fault(why) => Some(format!("{name}: {why}")),
+        ShareEnd::Lease => Some(format!("host {name} stopped when its lease ran out")),
+        ShareEnd::Finished | ShareEnd::Stopped => None,
+    }
+}
