@@ -127,9 +127,10 @@ fn live_driver(host: &Host, device: &Device, name: &str) -> PortDriver {
         sends: sends.is_none() && device.keeps_out(true).is_none(),
         receives: receives.is_none() && device.program.is_none(),
         why: match sends.or(receives) {
-            Some(why) => format!("live cannot be used: {why}"),
-            None if found.can => format!("{CHOSEN_LIVE}; {}", found.text),
-            None => found.text,
+            Some(why) => why.to_string(),
+            None if found.can => CHOSEN_LIVE.to_owned(),
+            // The list names the driver.
+            None => (found.text.strip_prefix("live ").unwrap_or(&found.text)).to_owned(),
         },
     }
 }
