@@ -22,17 +22,18 @@ const VXLAN_PORT: u16 = 4789;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unclear;
 
-/// Finds every IP address in a frame without FCS. The bytes in `changing` differ in the frames actually sent.
+/// Finds every IP address in a frame without FCS. The bits of `changing`, byte by byte, differ in the frames actually
+/// sent; later bytes do not change.
 ///
 /// A frame without IP has no addresses. A truncated frame has those that are present.
 ///
 /// # Errors
 /// Returns [`Unclear`] if the addresses depend on changing bytes.
-pub fn addresses(frame: &[u8], changing: &[Range<usize>]) -> Result<Vec<IpAddr>, Unclear> {
+pub fn addresses(frame: &[u8], changing: &[u8]) -> Result<Vec<IpAddr>, Unclear> {
     let fields = address_fields(frame, changing)?;
     let address = |field: &Range<usize>| {
-        let changes = changing.iter().any(|r| overlaps(r, field));
-        match changes {
+        let mut bits = changing.iter().take(field.end).skip(field.start);
+        match bits.any(|bits| *bits != 0) {
             true => Err(Unclear),
             false => Ok(address_in(&frame[field.clone()])),
         }
@@ -41,15 +42,12 @@ pub fn addresses(frame: &[u8], changing: &[Range<usize>]) -> Result<Vec<IpAddr>,
     Ok(addresses?.into_iter().flatten().collect())
 }
 
-/// Finds every field with an IP address in a frame without FCS, as ranges of 4 or 16 bytes. Changing bytes may be inside
+/// Finds every field with an IP address in a frame without FCS, as ranges of 4 or 16 bytes. Changing bits may be inside
 /// of these fields.
 ///
 /// # Errors
-/// Returns [`Unclear`] if changing bytes determine where addresses are, or reach beyond an address.
-pub fn address_fields(
-    frame: &[u8],
-    changing: &[Range<usize>],
-) -> Result<Vec<Range<usize>>, Unclear> {
+/// Returns [`Unclear`] if changing bits determine where addresses are.
+pub fn address_fields(frame: &[u8], changing: &[u8]) -> Result<Vec<Range<usize>>, Unclear> {
     let mut look = AddressWalk {
         frame,
         changing,
@@ -65,23 +63,29 @@ pub fn address_in(field: &[u8]) -> Option<IpAddr> {
     v4().or_else(|| <[u8; 16]>::try_from(field).ok().map(IpAddr::from))
 }
 
-const fn overlaps(a: &Range<usize>, b: &Range<usize>) -> bool {
-    a.start < b.end && b.start < a.end
-}
-
 struct AddressWalk<'a> {
     frame: &'a [u8],
-    changing: &'a [Range<usize>],
+    changing: &'a [u8],
     found: Vec<Range<usize>>,
 }
 
 impl AddressWalk<'_> {
     /// Returns bytes that must not change; None beyond the end of the frame.
     fn bytes<const N: usize>(&self, at: usize) -> Result<Option<[u8; N]>, Unclear> {
-        if self.changes(at, N) && at + N <= self.frame.len() {
-            return Err(Unclear);
+        self.bits(at, [0xff; N])
+    }
+
+    /// Returns bytes of which these bits must not change.
+    fn bits<const N: usize>(&self, at: usize, fixed: [u8; N]) -> Result<Option<[u8; N]>, Unclear> {
+        let bytes = self.glance(at);
+        let changing = self.changing.iter().skip(at).zip(fixed);
+        match changing
+            .map(|(bits, fixed)| bits & fixed)
+            .any(|bits| bits != 0)
+        {
+            true if bytes.is_some() => Err(Unclear),
+            _ => Ok(bytes),
         }
-        Ok(self.glance(at))
     }
 
     /// Returns bytes as they are in this frame.
@@ -92,7 +96,9 @@ impl AddressWalk<'_> {
     fn changes(&self, at: usize, len: usize) -> bool {
         self.changing
             .iter()
-            .any(|range| range.start < at + len && at < range.end)
+            .skip(at)
+            .take(len)
+            .any(|bits| *bits != 0)
     }
 
     fn word(&self, at: usize) -> Result<Option<u16>, Unclear> {
@@ -110,10 +116,6 @@ impl AddressWalk<'_> {
     fn address(&mut self, field: Range<usize>) -> Result<(), Unclear> {
         if field.end > self.frame.len() {
             return Ok(());
-        }
-        let mut over = self.changing.iter().filter(|range| overlaps(range, &field));
-        if over.any(|range| range.start < field.start || field.end < range.end) {
-            return Err(Unclear);
         }
         self.found.push(field);
         Ok(())
@@ -161,16 +163,18 @@ impl AddressWalk<'_> {
     }
 
     fn labels(&mut self, mut at: usize, deep: u32) -> Result<(), Unclear> {
-        while let Some([.., bottom, _]) = self.bytes::<4>(at)? {
+        // Labels may change, but not the bit that ends them.
+        while let Some([.., bottom, _]) = self.bits(at, [0, 0, 1, 0])? {
             at += 4;
             if bottom & 1 == 0 {
                 continue;
             }
             // Only the first bits show what follows (RFC 4928 section 3).
-            return match self.bytes(at)? {
+            return match self.bits(at, [0xf0])? {
                 Some([first]) if first >> 4 == 4 => self.ipv4(at, deep),
                 Some([first]) if first >> 4 == 6 => self.ipv6(at, deep),
                 // Pseudowire, with or without a control word.
+                Some(_) if self.changes(at, 1) => Err(Unclear),
                 Some([0]) => self.ethernet(at + 4, deep),
                 Some(_) => self.ethernet(at, deep),
                 None => Ok(()),
@@ -209,7 +213,8 @@ impl AddressWalk<'_> {
     }
 
     fn ipv6(&mut self, at: usize, deep: u32) -> Result<(), Unclear> {
-        if self.bytes::<1>(at)?.is_none() {
+        // The traffic class shares this byte with the version.
+        if self.bits(at, [0xf0])?.is_none() {
             return Ok(());
         }
         self.v6(at + 8)?;
@@ -350,9 +355,36 @@ mod tests {
             (33..34, false),
             (34..60, true),
         ] {
-            let found = addresses(&frame, std::slice::from_ref(&changing));
+            let mut bits = vec![0; frame.len()];
+            bits[changing.clone()].fill(0xff);
+            let found = addresses(&frame, &bits);
             assert_eq!(found.is_ok(), clear, "{changing:?}");
         }
+    }
+
+    #[test]
+    fn bits_beside_those_that_decide_may_change() {
+        let clear = |frame: &[u8], at: usize, bits: u8| {
+            let mut changing = vec![0; at];
+            changing.push(bits);
+            address_fields(frame, &changing).is_ok()
+        };
+        let mut stack = Stack::udp6([0; 16], [0; 16], 9, 9);
+        let frame = stack.build(80);
+        // Version and traffic class of IPv6.
+        assert!(clear(&frame, 14, 0x0f) && !clear(&frame, 14, 0x10));
+        stack.mpls = vec![MplsLabel::new(16), MplsLabel::new(17)];
+        let frame = stack.build(100);
+        for at in [14, 18] {
+            // Label and traffic class, and the bottom of the stack.
+            assert!(clear(&frame, at, 0xff) && clear(&frame, at + 2, 0xfe));
+            assert!(!clear(&frame, at + 2, 1) && clear(&frame, at + 3, 0xff));
+        }
+        assert!(clear(&frame, 22, 0x0f) && !clear(&frame, 22, 0x20));
+        stack.mpls = Vec::new();
+        stack.vlans = Vlan::stack(&[5]);
+        let frame = stack.build(100);
+        assert!(clear(&frame, 14, 0xff) && clear(&frame, 15, 0xff) && !clear(&frame, 16, 1));
     }
 
     proptest! {

@@ -1,5 +1,6 @@
 //! Answers: metrics, states, warnings and the version.
 
+use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -11,6 +12,39 @@ use crate::{
 const CLIENTS: &str = ">=1.0.0,<2.0.0";
 /// Version of the models that this server follows.
 const MODELS: &str = "1.61.0";
+
+/// Rates of sent frames: frames, bits at layer 1, octets, and bits at layer 2 in three units, per second.
+const TX_RATES: [&str; 6] = [
+    "frames_tx_rate",
+    "tx_l1_rate_bps",
+    "tx_rate_bytes",
+    "tx_rate_bps",
+    "tx_rate_kbps",
+    "tx_rate_mbps",
+];
+/// Rates of received frames.
+const RX_RATES: [&str; 6] = [
+    "frames_rx_rate",
+    "rx_l1_rate_bps",
+    "rx_rate_bytes",
+    "rx_rate_bps",
+    "rx_rate_kbps",
+    "rx_rate_mbps",
+];
+
+/// Fields of the row of a flow that each row has.
+const FLOW_KEYS: [&str; 3] = ["name", "port_tx", "port_rx"];
+
+/// Answer to a request that succeeds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// A document.
+    Document(Value),
+    /// A document as JSON text.
+    Text(Vec<u8>),
+    /// Contents of a file.
+    File(Vec<u8>),
+}
 
 /// Transmit state of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,13 +134,15 @@ pub struct PortFigures {
     pub rx_rate: f64,
 }
 
-fn rounded(value: f64) -> Value {
-    json!((value * 1000.0).round() / 1000.0)
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
 }
 
 fn selected(row: Map<String, Value>, keys: &[&str], columns: &[String]) -> Value {
-    let wanted =
-        |key: &String| columns.is_empty() || keys.contains(&key.as_str()) || columns.contains(key);
+    if columns.is_empty() {
+        return row.into();
+    }
+    let wanted = |key: &String| keys.contains(&key.as_str()) || columns.contains(key);
     Value::Object(row.into_iter().filter(|(key, _)| wanted(key)).collect())
 }
 
@@ -119,83 +155,139 @@ fn ratio(whole: u64, parts: u64) -> f64 {
 }
 
 /// The row of a flow.
-#[allow(clippy::cast_precision_loss)]
-fn flow_row(flow: &Flow, figures: &FlowFigures, speed: Option<u64>) -> Map<String, Value> {
-    let mut row = Map::new();
-    let mut put = |key: &str, value: Value| {
-        row.insert(key.to_owned(), value);
-    };
-    put("name", json!(flow.name));
-    put("port_tx", json!(flow.tx));
-    let only = (flow.rx.len() == 1).then(|| flow.rx[0].as_str());
-    put("port_rx", json!(only.unwrap_or_default()));
-    put("transmit", json!(figures.transmit.name()));
-    put("frames_tx", json!(figures.frames_tx.to_string()));
-    put("bytes_tx", json!(figures.bytes_tx.to_string()));
-    let size = ratio(figures.bytes_tx, figures.frames_tx);
-    let mut rates = |side: &str, pps: f64, size: f64| {
-        let bytes = pps * size;
-        put(&format!("frames_{side}_rate"), rounded(pps));
-        put(
-            &format!("{side}_l1_rate_bps"),
-            rounded(pps * layer1_bits(size)),
-        );
-        put(&format!("{side}_rate_bytes"), rounded(bytes));
-        put(&format!("{side}_rate_bps"), rounded(bytes * 8.0));
-        put(&format!("{side}_rate_kbps"), rounded(bytes * 8e-3));
-        put(&format!("{side}_rate_mbps"), rounded(bytes * 8e-6));
-    };
-    rates("tx", figures.tx_pps, size);
-    if !flow.has_metrics || flow.rx.is_empty() {
-        return row;
-    }
-    rates(
-        "rx",
-        figures.rx_pps,
-        ratio(figures.bytes_rx, figures.frames_rx),
-    );
-    put("frames_rx", json!(figures.frames_rx.to_string()));
-    put("bytes_rx", json!(figures.bytes_rx.to_string()));
-    if flow.has_loss {
-        let ratio = flow.ratio.unwrap_or(flow.rx.len() as f64);
-        let expected = figures.due_frames as f64 * ratio;
-        let distinct = figures.frames_rx.saturating_sub(figures.duplicates) as f64;
-        // Without an expected frame, the loss is unknown.
-        if expected > 0.0 {
-            let lost = (expected - distinct).max(0.0);
-            put("loss", json!(lost / expected * 100.0));
-        }
-    }
-    if flow.has_timestamps
-        && let (Some(first), Some(last)) = (figures.first_ns, figures.last_ns)
-    {
-        let times = json!({ "first_timestamp_ns": first, "last_timestamp_ns": last });
-        put("timestamps", times);
-    }
-    if let (Some(mode), Some(latency)) = (flow.latency, figures.latency) {
-        // A frame is stamped when it is handed over and when it has arrived.
-        let serialisation = speed.map_or(0.0, |speed| (size + 8.0) * 8e9 / speed as f64);
-        let shift = match mode {
-            LatencyMode::StoreForward => 0.0,
-            LatencyMode::CutThrough => serialisation,
-        };
-        let ns = |value: f64| rounded(value + shift);
-        let latency = json!({
-            "minimum_ns": ns(latency.min), "average_ns": ns(latency.mean), "maximum_ns": ns(latency.max),
-        });
-        put("latency", latency);
-    }
-    row
+struct FlowRow<'r> {
+    flow: &'r Flow,
+    figures: FlowFigures,
+    speed: Option<u64>,
+    columns: &'r [String],
 }
 
-/// The answer with these flows. `columns` selects fields; empty: all.
-#[must_use]
-pub fn flow_metrics(rows: &[(&Flow, FlowFigures, Option<u64>)], columns: &[String]) -> Value {
-    let keys = ["name", "port_tx", "port_rx"];
-    let rows = rows
-        .iter()
-        .map(|(flow, figures, speed)| selected(flow_row(flow, figures, *speed), &keys, columns));
-    json!({ "choice": "flow_metrics", "flow_metrics": rows.collect::<Vec<_>>() })
+/// Writes those fields of a row that are selected.
+struct RowWriter<'r, M> {
+    map: M,
+    columns: &'r [String],
+}
+
+impl<M: SerializeMap> RowWriter<'_, M> {
+    fn put(
+        &mut self,
+        key: &'static str,
+        value: &(impl Serialize + ?Sized),
+    ) -> Result<(), M::Error> {
+        let is_wanted = self.columns.is_empty()
+            || FLOW_KEYS.contains(&key)
+            || self.columns.iter().any(|column| column == key);
+        match is_wanted {
+            true => self.map.serialize_entry(key, value),
+            false => Ok(()),
+        }
+    }
+
+    fn rates(&mut self, keys: [&'static str; 6], pps: f64, size: f64) -> Result<(), M::Error> {
+        let bytes = pps * size;
+        let layer1 = pps * layer1_bits(size);
+        let values = [pps, layer1, bytes, bytes * 8.0, bytes * 8e-3, bytes * 8e-6];
+        let mut pairs = keys.into_iter().zip(values);
+        pairs.try_for_each(|(key, value)| self.put(key, &rounded(value)))
+    }
+}
+
+impl Serialize for FlowRow<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (flow, figures) = (self.flow, &self.figures);
+        let mut row = RowWriter {
+            map: serializer.serialize_map(None)?,
+            columns: self.columns,
+        };
+        row.put("name", &flow.name)?;
+        row.put("port_tx", &flow.tx)?;
+        let only = (flow.rx.len() == 1).then(|| flow.rx[0].as_str());
+        row.put("port_rx", only.unwrap_or_default())?;
+        row.put("transmit", figures.transmit.name())?;
+        row.put("frames_tx", &figures.frames_tx.to_string())?;
+        row.put("bytes_tx", &figures.bytes_tx.to_string())?;
+        let size = ratio(figures.bytes_tx, figures.frames_tx);
+        row.rates(TX_RATES, figures.tx_pps, size)?;
+        if flow.has_metrics && !flow.rx.is_empty() {
+            self.put_received(&mut row, size)?;
+        }
+        row.map.end()
+    }
+}
+
+impl FlowRow<'_> {
+    /// Writes the fields of received frames. `size` is the mean size of those that were sent.
+    #[allow(clippy::cast_precision_loss)]
+    fn put_received<M: SerializeMap>(
+        &self,
+        row: &mut RowWriter<'_, M>,
+        size: f64,
+    ) -> Result<(), M::Error> {
+        let (flow, figures) = (self.flow, &self.figures);
+        let received = ratio(figures.bytes_rx, figures.frames_rx);
+        row.rates(RX_RATES, figures.rx_pps, received)?;
+        row.put("frames_rx", &figures.frames_rx.to_string())?;
+        row.put("bytes_rx", &figures.bytes_rx.to_string())?;
+        if flow.has_loss {
+            let ratio = flow.ratio.unwrap_or(flow.rx.len() as f64);
+            let expected = figures.due_frames as f64 * ratio;
+            let distinct = figures.frames_rx.saturating_sub(figures.duplicates) as f64;
+            // Without an expected frame, the loss is unknown.
+            if expected > 0.0 {
+                let lost = (expected - distinct).max(0.0);
+                row.put("loss", &(lost / expected * 100.0))?;
+            }
+        }
+        if flow.has_timestamps
+            && let (Some(first), Some(last)) = (figures.first_ns, figures.last_ns)
+        {
+            let times = json!({ "first_timestamp_ns": first, "last_timestamp_ns": last });
+            row.put("timestamps", &times)?;
+        }
+        if let (Some(mode), Some(latency)) = (flow.latency, figures.latency) {
+            // A frame is stamped when it is handed over and when it has arrived.
+            let speed = self.speed.map(|speed| speed as f64);
+            let serialisation = speed.map_or(0.0, |speed| (size + 8.0) * 8e9 / speed);
+            let shift = match mode {
+                LatencyMode::StoreForward => 0.0,
+                LatencyMode::CutThrough => serialisation,
+            };
+            let ns = |value: f64| rounded(value + shift);
+            let latency = json!({
+                "minimum_ns": ns(latency.min), "average_ns": ns(latency.mean), "maximum_ns": ns(latency.max),
+            });
+            row.put("latency", &latency)?;
+        }
+        Ok(())
+    }
+}
+
+/// The answer with these flows. `columns` selects fields; empty: all. There may be thousands of flows, so the answer is
+/// written as text at once.
+///
+/// # Errors
+/// Returns the reason if a figure is no number.
+pub fn flow_metrics(
+    rows: &[(&Flow, FlowFigures, Option<u64>)],
+    columns: &[String],
+) -> Result<Answer, String> {
+    #[derive(Serialize)]
+    struct FlowMetrics<'r> {
+        choice: &'static str,
+        flow_metrics: Vec<FlowRow<'r>>,
+    }
+    let rows = rows.iter().map(|(flow, figures, speed)| FlowRow {
+        flow,
+        figures: *figures,
+        speed: *speed,
+        columns,
+    });
+    let metrics = FlowMetrics {
+        choice: "flow_metrics",
+        flow_metrics: rows.collect(),
+    };
+    let text = serde_json::to_vec(&metrics).map_err(|error| error.to_string())?;
+    Ok(Answer::Text(text))
 }
 
 /// The answer with these ports. `columns` selects fields; empty: all.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use wb_model::units::Rational;
 
 use crate::{
     device::{DeviceEthernet, read_devices},
@@ -89,8 +90,11 @@ impl Names {
     }
 }
 
+/// Ratio of the speed of a port to the rate of its flows, below which the flows share the speed. It allows for rounding.
+const SHARED: f64 = 1.0 - 1e-6;
+
 /// Speeds of `layer1.speed`, in bit/s.
-const SPEEDS: [(&str, u64); 14] = [
+pub(crate) const SPEEDS: [(&str, u64); 14] = [
     ("speed_10_fd_mbps", 10_000_000),
     ("speed_10_hd_mbps", 10_000_000),
     ("speed_100_fd_mbps", 100_000_000),
@@ -187,9 +191,37 @@ fn read(
         config.flows.extend(flow);
     }
     config.warnings.append(&mut warnings);
+    share_speeds(&mut config);
     root.end();
     names.check(problems);
     config
+}
+
+/// Lowers the rates of flows that ask for more than the speed of their port, so that each gets its share.
+fn share_speeds(config: &mut Config) {
+    for (number, port) in config.ports.iter().enumerate() {
+        let Some(speed) = port.speed else {
+            continue;
+        };
+        let own = config.flows.iter_mut().filter(|flow| flow.tx == port.name);
+        let mut own: Vec<&mut Flow> = own.collect();
+        let asked: f64 = own.iter().map(|flow| flow.layer1_bps()).sum();
+        #[allow(clippy::cast_precision_loss)]
+        let share = speed as f64 / asked;
+        if own.is_empty() || share > SHARED {
+            continue;
+        }
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let parts = (share * 1e9) as u128;
+        if let Some(share) = Rational::new(parts, 1_000_000_000) {
+            own.iter_mut().for_each(|flow| flow.slow_down(share));
+        }
+        config.warnings.push(format!(
+            "ports[{number}]: the flows of port '{}' ask for {:.2} % of its speed; each gets its share of 100 %",
+            port.name,
+            100.0 / share
+        ));
+    }
 }
 
 fn read_layer1(root: &mut Node<'_>, names: &mut Names, config: &mut Config) {

@@ -6,6 +6,9 @@ use wb_model::units::Mac;
 
 use crate::{config::Names, reader::Node};
 
+/// Alternatives of the connection of an Ethernet interface.
+pub(crate) const CONNECTIONS: [&str; 4] = ["port_name", "lag_name", "vxlan_name", "simulated_link"];
+
 /// Ethernet interface of a device at a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceEthernet {
@@ -40,7 +43,7 @@ pub(crate) fn read_devices(root: &mut Node<'_>, names: &mut Names) -> Vec<Device
         for mut node in device.nodes("ethernets") {
             let name = names.declare(&mut node, "ethernet");
             let mut connection = node.node_or_empty("connection");
-            let choice = connection.choice("port_name");
+            let choice = connection.choice(&CONNECTIONS, "port_name");
             let port = connection.text(&choice).unwrap_or_default();
             match choice.as_str() {
                 "port_name" => names.refer(connection.at("port_name"), "port", &port),
@@ -88,7 +91,7 @@ fn read_address(mut node: Node<'_>, names: &mut Names, is_ipv6: bool) -> Option<
     node.number_in("prefix", 1..=most, default);
     let mut gateway_mac = None;
     if let Some(mut given) = node.node("gateway_mac") {
-        if given.choice("auto") == "value" {
+        if given.choice(&["auto", "value"], "auto") == "value" {
             gateway_mac = mac(&mut given, "value");
         }
         given.take("auto");

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use wb_model::{
-    Proto, Stream, TagKind,
+    Plan, PortPlan, Proto, Stream, TagKind, TrafficJob,
     plan::HexBytes,
     units::{FrameSize, Mac, Rate, Rational, SizeModel, Span, WIRE_OVERHEAD},
 };
@@ -12,6 +12,7 @@ use crate::{
     config::{Names, PortConfig},
     device::{DeviceAddress, DeviceEthernet},
     packet::{Packet, hex, read_packet},
+    problem::Problems,
     reader::Node,
 };
 
@@ -22,6 +23,23 @@ const FCS: usize = 4;
 const LONGEST_DELAY_NS: f64 = 30.0 * 86_400e9;
 /// Largest ratio of received to sent frames.
 const LARGEST_RATIO: f64 = 1e6;
+
+/// Alternatives of `size`.
+pub(crate) const SIZES: [&str; 4] = ["fixed", "increment", "random", "weight_pairs"];
+/// Alternatives of `rate`.
+pub(crate) const RATES: [&str; 6] = ["pps", "bps", "kbps", "mbps", "gbps", "percentage"];
+/// Alternatives of `duration`.
+pub(crate) const DURATIONS: [&str; 4] = ["continuous", "fixed_packets", "fixed_seconds", "burst"];
+/// Alternatives of a delay.
+const DELAYS: [&str; 3] = ["bytes", "nanoseconds", "microseconds"];
+/// Alternatives of `payload`.
+pub(crate) const PAYLOADS: [&str; 5] = [
+    "fixed",
+    "increment_byte",
+    "decrement_byte",
+    "increment_word",
+    "decrement_word",
+];
 
 /// Latency that a flow measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +63,8 @@ pub struct Flow {
     pub rx: Vec<String>,
     /// Number of frames that it sends; none for a flow without an end.
     pub count: Option<u64>,
+    /// True if this number follows from a time and the rate.
+    pub is_timed: bool,
     /// Streams that send it. A stream to the neighbour of a device has this neighbour.
     pub streams: Vec<(Stream, Option<Neighbour>)>,
     /// True if its metrics are shown.
@@ -75,6 +95,57 @@ pub(crate) struct FlowReader<'c> {
     pub(crate) seed: u64,
 }
 
+impl Flow {
+    /// Bits per second at layer 1.
+    pub(crate) fn layer1_bps(&self) -> f64 {
+        let of = |(stream, _): &(Stream, _)| {
+            let pps = stream.frames_per_second(None).map_or(0.0, Rational::as_f64);
+            pps * layer1_bits(stream.sizes().mean().as_f64())
+        };
+        self.streams.iter().map(of).sum()
+    }
+
+    /// Lowers the rate to this share of it. A flow of a given time keeps this time.
+    pub(crate) fn slow_down(&mut self, share: Rational) {
+        for (stream, _) in &mut self.streams {
+            let pps = stream.frames_per_second(None);
+            if let Some(pps) = pps.and_then(|pps| pps.times(share)) {
+                stream.rate = Rate::Pps(pps);
+            }
+            if let Some(count) = stream.count.filter(|_| self.is_timed) {
+                let fewer = u128::from(count) * u128::from(share.numerator());
+                let fewer = fewer.div_ceil(u128::from(share.denominator()));
+                stream.count = u64::try_from(fewer).ok();
+            }
+        }
+        let counts = self.streams.iter().map(|(stream, _)| stream.count);
+        self.count = counts.sum();
+    }
+
+    /// Checks that the streams can be sent.
+    fn check(&self, problems: &Problems) {
+        let job = TrafficJob {
+            tx: Some("tx".to_owned()),
+            streams: self.streams.iter().map(|(s, _)| s.clone()).collect(),
+            ..TrafficJob::default()
+        };
+        let Ok(port) = "eth0".parse() else {
+            return;
+        };
+        let plan = Plan {
+            ports: vec![PortPlan::new("tx", port)],
+            traffic: vec![job],
+            ..Plan::default()
+        };
+        for problem in plan.validate().err().into_iter().flat_map(|error| error.0) {
+            problems.add(
+                self.path.clone(),
+                format!("{}: {}", problem.place, problem.what),
+            );
+        }
+    }
+}
+
 /// Endpoints of a flow.
 #[derive(Default)]
 struct Endpoints<'c> {
@@ -90,6 +161,8 @@ pub(crate) fn read_flow(
     names: &mut Names,
     warnings: &mut Vec<String>,
 ) -> Option<Flow> {
+    let problems = node.problems;
+    let before = problems.count();
     let name = names.declare(&mut node, "flow");
     let path = node.path.clone();
     let endpoints = read_endpoints(&mut node, reader, names);
@@ -109,6 +182,7 @@ pub(crate) fn read_flow(
         tx: endpoints.tx,
         rx: endpoints.rx,
         count: None,
+        is_timed: false,
         streams: Vec::new(),
         has_metrics: false,
         has_loss: false,
@@ -120,7 +194,7 @@ pub(crate) fn read_flow(
     let pps = rate
         .zip(mean)
         .and_then(|(rate, mean)| rate.frames_per_second(mean, speed));
-    let start = read_duration(&mut node, pps, speed, &mut flow.count);
+    let start = read_duration(&mut node, pps, speed, &mut flow);
     read_metrics(&mut node, &mut flow);
     let smallest = given.or_else(|| Some(size.as_ref()?.smallest().get()));
     let tag = check_tag(&node, &packet, smallest.unwrap_or(64), &flow, warnings);
@@ -178,6 +252,9 @@ pub(crate) fn read_flow(
             streams.collect()
         }
     };
+    if problems.count() == before {
+        flow.check(problems);
+    }
     Some(flow)
 }
 
@@ -209,7 +286,7 @@ fn read_endpoints<'c>(
         return endpoints;
     }
     let mut tx_rx = node.node_or_empty("tx_rx");
-    let choice = tx_rx.choice("port");
+    let choice = tx_rx.choice(&["port", "device"], "port");
     match choice.as_str() {
         "port" => {
             let mut port = tx_rx.node_or_empty("port");
@@ -224,7 +301,18 @@ fn read_endpoints<'c>(
                 (None, _) => {}
             }
             for (n, rx) in endpoints.rx.iter().enumerate() {
-                names.refer(format!("{}[{n}]", port.at("rx_names")), "port", rx);
+                let path = format!("{}[{n}]", port.at("rx_names"));
+                if *rx == endpoints.tx {
+                    let what = format!("conflict: '{rx}' is the sending port");
+                    port.problems.add(path.clone(), what);
+                } else if endpoints.rx[..n].contains(rx) {
+                    let what = format!("duplicate name '{rx}'");
+                    port.problems.add(path.clone(), what);
+                }
+                names.refer(path, "port", rx);
+            }
+            if endpoints.rx.len() > 1 {
+                port.unsupported("rx_names", "several receiving ports");
             }
             port.end();
         }
@@ -295,6 +383,12 @@ fn read_devices<'c>(tx_rx: &mut Node<'_>, reader: &FlowReader<'c>, endpoints: &m
         .collect();
     ports.sort();
     ports.dedup();
+    if ports.len() > 1 {
+        device.unsupported("rx_names", "devices at several ports");
+    }
+    if ports.contains(&endpoints.tx) {
+        device.problem("rx_names", "conflict: a device is at the sending port");
+    }
     endpoints.rx = ports;
     device.end();
 }
@@ -336,7 +430,7 @@ fn frame_size(node: &Node<'_>, key: &str, size: u32, warnings: &mut Vec<String>)
 /// Reads the sizes. Also returns the size as it is given, if it is fixed.
 fn read_size(node: &mut Node<'_>, warnings: &mut Vec<String>) -> (Option<SizeModel>, Option<u32>) {
     let mut size = node.node_or_empty("size");
-    let choice = size.choice("fixed");
+    let choice = size.choice(&SIZES, "fixed");
     let mut fixed = None;
     let model = match choice.as_str() {
         "fixed" => {
@@ -373,7 +467,7 @@ fn read_size(node: &mut Node<'_>, warnings: &mut Vec<String>) -> (Option<SizeMod
 
 fn read_mix(size: &mut Node<'_>, warnings: &mut Vec<String>) -> Option<SizeModel> {
     let mut pairs = size.node_or_empty("weight_pairs");
-    let choice = pairs.choice("predefined");
+    let choice = pairs.choice(&["predefined", "custom"], "predefined");
     let mut mix = Vec::new();
     match choice.as_str() {
         "predefined" => {
@@ -420,7 +514,7 @@ const fn gcd(mut a: u32, mut b: u32) -> u32 {
 
 fn read_rate(node: &mut Node<'_>, speed: Option<u64>) -> Option<Rate> {
     let mut rate = node.node_or_empty("rate");
-    let choice = rate.choice("pps");
+    let choice = rate.choice(&RATES, "pps");
     let mut bits = |key: &str, unit: u64, default: u64| {
         let number = rate.number(key).unwrap_or(default);
         let bits = number.checked_mul(unit).filter(|bits| *bits >= 672);
@@ -470,10 +564,10 @@ fn read_duration(
     node: &mut Node<'_>,
     pps: Option<Rational>,
     speed: Option<u64>,
-    count: &mut Option<u64>,
+    flow: &mut Flow,
 ) -> Span {
     let mut duration = node.node_or_empty("duration");
-    let choice = duration.choice("continuous");
+    let choice = duration.choice(&DURATIONS, "continuous");
     if !["continuous", "fixed_packets", "fixed_seconds"].contains(&choice.as_str()) {
         return_unknown(&mut duration, &choice);
         duration.end();
@@ -481,7 +575,7 @@ fn read_duration(
     }
     let mut node = duration.node_or_empty(&choice);
     match choice.as_str() {
-        "fixed_packets" => *count = Some(node.number_in("packets", 1..=u64::MAX >> 1, 1)),
+        "fixed_packets" => flow.count = Some(node.number_in("packets", 1..=u64::MAX >> 1, 1)),
         "fixed_seconds" => {
             let seconds = node.float("seconds").unwrap_or(1.0);
             if !(seconds > 0.0 && seconds < 1e9) {
@@ -489,7 +583,8 @@ fn read_duration(
             }
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             let frames = pps.map(|pps| (pps.as_f64() * seconds).ceil().max(1.0) as u64);
-            *count = frames;
+            flow.count = frames;
+            flow.is_timed = true;
         }
         _ => {}
     }
@@ -498,7 +593,7 @@ fn read_duration(
     }
     let mut start = Span::default();
     if let Some(mut delay) = node.node("delay") {
-        let choice = delay.choice("bytes");
+        let choice = delay.choice(&DELAYS, "bytes");
         let amount = delay.float(&choice).unwrap_or(0.0);
         #[allow(clippy::cast_precision_loss)]
         let ns = match (choice.as_str(), speed) {
@@ -532,7 +627,7 @@ fn read_metrics(node: &mut Node<'_>, flow: &mut Flow) {
     flow.has_loss = metrics.flag("loss").unwrap_or(false);
     flow.has_timestamps = metrics.flag("timestamps").unwrap_or(false);
     if let Some(mut ratio) = metrics.node("rx_tx_ratio") {
-        match ratio.choice("value").as_str() {
+        match ratio.choice(&["value", "rx_count"], "value").as_str() {
             "value" => {
                 let value = ratio.float("value").unwrap_or(1.0);
                 if !(0.0..=LARGEST_RATIO).contains(&value) {
@@ -612,7 +707,7 @@ fn read_payload(
     let tag = if tag == TagKind::None { 0 } else { TAG };
     let longest = size.map_or(64, |size| size.largest().get() as usize);
     let len = longest.saturating_sub(packet.bytes.len() + FCS);
-    let choice = payload.choice("fixed");
+    let choice = payload.choice(&PAYLOADS, "fixed");
     #[allow(clippy::cast_possible_truncation)]
     let byte = |n: usize| n as u8;
     let words = |value: &dyn Fn(usize) -> usize| -> Vec<u8> {
@@ -647,14 +742,7 @@ fn read_payload(
             Vec::new()
         }
     };
-    for key in [
-        "increment_byte",
-        "decrement_byte",
-        "increment_word",
-        "decrement_word",
-    ] {
-        payload.take(key);
-    }
+    payload.take(&choice);
     payload.end();
     // The tag takes the first bytes.
     let rest = bytes.get(tag..len).unwrap_or_default();

@@ -10,26 +10,30 @@ mod answer;
 mod capture;
 mod config;
 mod device;
+mod document;
 mod flow;
 mod packet;
 mod pattern;
 mod plan;
 mod problem;
+mod proto;
 mod reader;
 mod request;
 #[cfg(test)]
 mod tests;
 
 pub use answer::{
-    FlowFigures, LatencyFigures, NeighbourEntry, PortFigures, Transmit, flow_metrics, neighbours,
-    port_metrics, version, warnings,
+    Answer, FlowFigures, LatencyFigures, NeighbourEntry, PortFigures, Transmit, flow_metrics,
+    neighbours, port_metrics, version, warnings,
 };
 pub use capture::with_fcs;
 pub use config::{Capture, Config, PortConfig};
 pub use device::{DeviceAddress, DeviceEthernet};
+pub use document::read_document;
 pub use flow::{Flow, LatencyMode, Neighbour};
 pub use plan::{Context, Planned};
 pub use problem::{Problem, error_body};
+pub use proto::{Proto, ProtoMethod, ProtoRequest};
 pub use request::{
     ConfigChange, Control, MetricsRequest, NeighbourRequest, State, read_append, read_capture,
     read_control, read_delete, read_metrics, read_states, read_update,

@@ -50,8 +50,13 @@ struct Builder<'p> {
     seed: u64,
 }
 
+/// Names of headers that are supported.
+pub(crate) const SUPPORTED: [&str; 13] = [
+    "ethernet", "vlan", "ipv4", "ipv6", "tcp", "udp", "icmp", "icmpv6", "arp", "gre", "vxlan",
+    "mpls", "custom",
+];
 /// Names of headers that are known but not supported.
-const UNSUPPORTED: [&str; 13] = [
+pub(crate) const UNSUPPORTED: [&str; 12] = [
     "ipv6_extension_header",
     "ethernetpause",
     "pfcpause",
@@ -64,7 +69,6 @@ const UNSUPPORTED: [&str; 13] = [
     "macsec",
     "lacp",
     "cfm",
-    "rocev2",
 ];
 
 /// Reads the headers of a packet of `size` bytes with FCS; no size if sizes vary.
@@ -86,10 +90,11 @@ pub(crate) fn read_packet(
     let path = String::new();
     let only = [(path, &default)];
     let headers = if headers.is_empty() { &only } else { headers };
+    let known = [&SUPPORTED[..], &UNSUPPORTED].concat();
     let mut nodes: Vec<(Node<'_>, String)> = Vec::new();
     for (path, value) in headers {
         let mut node = Node::new(path.clone(), value, problems);
-        let choice = node.choice("ethernet");
+        let choice = node.choice(&known, "ethernet");
         nodes.push((node, choice));
     }
     let names: Vec<String> = nodes.iter().map(|(_, choice)| choice.clone()).collect();
@@ -352,7 +357,7 @@ impl Builder<'_> {
         let Some(mut priority) = node.node("priority") else {
             return;
         };
-        let choice = priority.choice("dscp");
+        let choice = priority.choice(&["dscp", "tos", "raw"], "dscp");
         match choice.as_str() {
             "raw" => self.field(&mut priority, "raw", at, Form::Number(8), 0),
             "dscp" => {
@@ -449,7 +454,7 @@ impl Builder<'_> {
     }
 
     fn icmp(&mut self, node: &mut Node<'_>, kind: u8) {
-        let choice = node.choice("echo");
+        let choice = node.choice(&["echo"], "echo");
         if choice != "echo" {
             node.unsupported(&choice, "");
             return;
@@ -539,7 +544,7 @@ impl Builder<'_> {
         let Some(mut checksum) = node.node(key) else {
             return;
         };
-        let choice = checksum.choice("generated");
+        let choice = checksum.choice(&["generated", "custom"], "generated");
         match choice.as_str() {
             "generated" => {
                 let kind = checksum.text("generated");

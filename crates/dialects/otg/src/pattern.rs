@@ -6,6 +6,15 @@ use wb_wire::SplitMix64;
 
 use crate::reader::{Node, whole};
 
+/// Alternatives of a field.
+const CHOICES: [&str; 6] = [
+    "value",
+    "values",
+    "increment",
+    "decrement",
+    "random",
+    "auto",
+];
 /// Maximum number of values that are listed.
 const MOST_LISTED: u64 = 65_536;
 
@@ -132,7 +141,7 @@ pub(crate) fn read(header: &mut Node<'_>, key: &str, form: Form, seed: u64) -> G
     let Some(mut node) = header.node(key) else {
         return Given::Absent;
     };
-    let choice = node.choice("value");
+    let choice = node.choice(&CHOICES, "value");
     let values = match choice.as_str() {
         "auto" => {
             // The server knows the value. Ways to get it from elsewhere are not supported.
@@ -145,8 +154,13 @@ pub(crate) fn read(header: &mut Node<'_>, key: &str, form: Form, seed: u64) -> G
         }
         "value" => value(&mut node, "value", form).map(Values::Constant),
         "values" => {
-            let list = node.list("values").into_iter();
+            let is_given = node.has("values");
+            let list = node.list("values");
+            if is_given && list.is_empty() {
+                node.problem("values", "out of range: must have at least one value");
+            }
             let list: Vec<u128> = list
+                .into_iter()
                 .filter_map(|(path, given)| checked(&node, path, given, form))
                 .collect();
             match list.as_slice() {
@@ -159,7 +173,7 @@ pub(crate) fn read(header: &mut Node<'_>, key: &str, form: Form, seed: u64) -> G
             let mut counter = node.node_or_empty(&choice);
             let start = value(&mut counter, "start", form).unwrap_or(0);
             let step = value(&mut counter, "step", form).unwrap_or(1);
-            let count = counter.number("count").unwrap_or(1);
+            let count = count(&mut counter);
             let values = steps(start, step, count, choice == "decrement", form);
             if values.is_none() {
                 let what = format!("more than {MOST_LISTED} values that wrap around");
@@ -173,7 +187,7 @@ pub(crate) fn read(header: &mut Node<'_>, key: &str, form: Form, seed: u64) -> G
             let min = value(&mut random, "min", form).unwrap_or(0);
             let max = value(&mut random, "max", form).unwrap_or_else(|| largest(form.bits()));
             let own = random.number("seed").unwrap_or(1);
-            let count = random.number("count").unwrap_or(1);
+            let count = count(&mut random);
             if min > max {
                 random.problem("min", "out of range: must not exceed max");
             }
@@ -185,10 +199,10 @@ pub(crate) fn read(header: &mut Node<'_>, key: &str, form: Form, seed: u64) -> G
             let own = if own == 0 { seed } else { own };
             let mut generator = SplitMix64::for_purpose(own, &[]);
             let range = max.saturating_sub(min).wrapping_add(1);
-            let list = (0..count.clamp(1, MOST_LISTED))
-                .map(|_| min.wrapping_add(generator.below_u128(range)));
+            let list =
+                (0..count.min(MOST_LISTED)).map(|_| min.wrapping_add(generator.below_u128(range)));
             Some(match count {
-                0 | 1 => Values::Constant(list.take(1).sum()),
+                1 => Values::Constant(list.take(1).sum()),
                 _ => Values::List(list.collect()),
             })
         }
@@ -200,6 +214,11 @@ pub(crate) fn read(header: &mut Node<'_>, key: &str, form: Form, seed: u64) -> G
     tags(&mut node);
     node.end();
     values.map_or(Given::Absent, Given::Values)
+}
+
+/// Number of values of a counter.
+fn count(node: &mut Node<'_>) -> u64 {
+    node.number_in("count", 1..=u64::from(u32::MAX), 1)
 }
 
 /// An empty list of metric tags is the same as none.

@@ -138,9 +138,6 @@ impl Config {
         problems: &Problems,
     ) {
         let path = format!("{}.tx_rx", flow.path);
-        if flow.rx.len() > 1 {
-            return problems.unsupported(path, "several receiving ports");
-        }
         let rx = flow.rx.first();
         if let Some((job, _)) = jobs.iter().find(|(job, _)| {
             rx.is_some() && job.rx.as_ref() == rx && job.tx.as_ref() != Some(&flow.tx)

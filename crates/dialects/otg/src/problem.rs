@@ -72,6 +72,11 @@ impl Problems {
         });
     }
 
+    /// Number of problems found so far.
+    pub(crate) fn count(&self) -> usize {
+        self.0.borrow().len()
+    }
+
     pub(crate) fn into_result<T>(self, value: T) -> Result<T, Vec<Problem>> {
         let problems = self.0.into_inner();
         match problems.is_empty() {

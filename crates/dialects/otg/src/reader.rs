@@ -162,27 +162,22 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// The value of `choice`. Without it, the only key that is present, else the default.
-    pub(crate) fn choice(&mut self, default: &str) -> String {
+    /// The value of `choice`. Without it, the only alternative that is present, else the default.
+    pub(crate) fn choice(&mut self, alternatives: &[&str], default: &str) -> String {
         let given = self.text("choice");
-        let mut others = self.keys.keys();
-        let only = match (others.next(), others.next()) {
-            (Some(only), None) => Some((*only).to_owned()),
-            (Some(_), Some(_)) if given.is_none() => {
-                self.problem("choice", "conflict: several alternatives are present");
-                None
-            }
-            _ => None,
+        let mut present = alternatives.iter().filter(|key| self.has(key));
+        let chosen = match (given, present.next()) {
+            (Some(given), _) => given,
+            (None, Some(first)) => (*first).to_owned(),
+            (None, None) => return default.to_owned(),
         };
-        if let (Some(given), Some(only)) = (&given, &only)
-            && given != only
-            && !self.has(given)
-        {
-            let what = format!("conflict: the choice is {given}, but {only} is present");
-            self.problem("choice", what);
-            self.keys.clear();
+        for other in alternatives.iter().filter(|other| **other != chosen) {
+            if self.take(other).is_some() {
+                let what = format!("conflict: the choice is {chosen}, but {other} is present");
+                self.problem("choice", what);
+            }
         }
-        given.or(only).unwrap_or_else(|| default.to_owned())
+        chosen
     }
 
     /// Reports all keys that nothing has read.

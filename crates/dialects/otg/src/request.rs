@@ -7,6 +7,61 @@ use crate::{
     reader::Node,
 };
 
+/// Objects with states that a request can set; most are not supported.
+const STATES: [&str; 11] = [
+    "flow_transmit",
+    "capture",
+    "link",
+    "all",
+    "route",
+    "lacp",
+    "bgp",
+    "isis",
+    "ospfv2",
+    "ospfv3",
+    "rocev2",
+];
+/// Figures of flows that a request can select.
+pub(crate) const FLOW_COLUMNS: [&str; 20] = [
+    "transmit",
+    "frames_tx",
+    "frames_rx",
+    "bytes_tx",
+    "bytes_rx",
+    "frames_tx_rate",
+    "frames_rx_rate",
+    "loss",
+    "timestamps",
+    "latency",
+    "tx_l1_rate_bps",
+    "rx_l1_rate_bps",
+    "tx_rate_bytes",
+    "rx_rate_bytes",
+    "tx_rate_bps",
+    "rx_rate_bps",
+    "tx_rate_kbps",
+    "rx_rate_kbps",
+    "tx_rate_mbps",
+    "rx_rate_mbps",
+];
+/// Figures of ports that a request can select.
+pub(crate) const PORT_COLUMNS: [&str; 14] = [
+    "transmit",
+    "location",
+    "link",
+    "capture",
+    "frames_tx",
+    "frames_rx",
+    "bytes_tx",
+    "bytes_rx",
+    "frames_tx_rate",
+    "frames_rx_rate",
+    "bytes_tx_rate",
+    "bytes_rx_rate",
+    "last_change",
+    "speed",
+];
+
 /// Transmit state that a request sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -67,6 +122,15 @@ fn read<T>(value: &Value, of: impl FnOnce(&mut Node<'_>) -> Option<T>) -> Result
     read.ok_or_else(|| vec![Problem::new("", "the request is not complete")])
 }
 
+/// Objects of a list that must have at least one.
+fn required<'a>(node: &mut Node<'a>, key: &str) -> Vec<Node<'a>> {
+    let list = node.nodes(key);
+    if list.is_empty() {
+        node.problem(key, "is required: at least one element");
+    }
+    list
+}
+
 fn state(node: &mut Node<'_>) -> Option<State> {
     let text = node.text("state");
     match text.as_deref() {
@@ -89,9 +153,9 @@ fn state(node: &mut Node<'_>) -> Option<State> {
 /// Returns all problems.
 pub fn read_control(value: &Value) -> Result<Control, Vec<Problem>> {
     read(value, |root| {
-        let kind = root.choice("");
+        let kind = root.choice(&["traffic", "port", "protocol"], "");
         let mut node = root.node_or_empty(&kind);
-        let choice = node.choice("");
+        let choice = node.choice(&STATES, "");
         let mut inner = node.node_or_empty(&choice);
         let control = match (kind.as_str(), choice.as_str()) {
             ("traffic", "flow_transmit") => {
@@ -132,7 +196,7 @@ pub fn read_control(value: &Value) -> Result<Control, Vec<Problem>> {
 /// Returns all problems.
 pub fn read_metrics(value: &Value) -> Result<MetricsRequest, Vec<Problem>> {
     read(value, |root| {
-        let choice = root.choice("port");
+        let choice = root.choice(&["flow", "port"], "port");
         let (names, columns) = match choice.as_str() {
             "flow" => ("flow_names", "metric_names"),
             "port" => ("port_names", "column_names"),
@@ -143,11 +207,21 @@ pub fn read_metrics(value: &Value) -> Result<MetricsRequest, Vec<Problem>> {
             }
         };
         let mut node = root.node_or_empty(&choice);
+        let known = match choice.as_str() {
+            "flow" => &FLOW_COLUMNS[..],
+            _ => &PORT_COLUMNS[..],
+        };
         let request = MetricsRequest {
             is_of_flows: choice == "flow",
             names: node.texts(names),
             columns: node.texts(columns),
         };
+        for (n, column) in request.columns.iter().enumerate() {
+            if !known.contains(&column.as_str()) {
+                let what = format!("unknown name '{column}'");
+                node.problem(&format!("{columns}[{n}]"), what);
+            }
+        }
         if let Some(mut tagged) = node.node("tagged_metrics") {
             if tagged.flag("include") == Some(true) {
                 tagged.unsupported("include", "");
@@ -166,7 +240,7 @@ pub fn read_metrics(value: &Value) -> Result<MetricsRequest, Vec<Problem>> {
 /// Returns all problems.
 pub fn read_states(value: &Value) -> Result<NeighbourRequest, Vec<Problem>> {
     read(value, |root| {
-        let choice = root.choice("ipv4_neighbors");
+        let choice = root.choice(&["ipv4_neighbors", "ipv6_neighbors"], "ipv4_neighbors");
         if !["ipv4_neighbors", "ipv6_neighbors"].contains(&choice.as_str()) {
             root.take(&choice);
             root.unsupported(&choice, "");
@@ -189,7 +263,7 @@ pub fn read_states(value: &Value) -> Result<NeighbourRequest, Vec<Problem>> {
 pub fn read_capture(value: &Value) -> Result<String, Vec<Problem>> {
     read(value, |root| {
         if let Some(mut packets) = root.node("packets") {
-            let choice = packets.choice("all");
+            let choice = packets.choice(&["all", "slice"], "all");
             if choice != "all" {
                 packets.take(&choice);
                 packets.unsupported(&choice, "");
@@ -208,8 +282,8 @@ pub fn read_capture(value: &Value) -> Result<String, Vec<Problem>> {
 pub fn read_append(value: &Value) -> Result<Vec<Value>, Vec<Problem>> {
     read(value, |root| {
         let mut flows = Vec::new();
-        for mut node in root.nodes("config_append_list") {
-            let choice = node.choice("flows");
+        for mut node in required(root, "config_append_list") {
+            let choice = node.choice(&["flows"], "flows");
             match choice.as_str() {
                 "flows" => flows.extend(node.list("flows").into_iter().map(|(_, v)| v.clone())),
                 other => {
@@ -230,8 +304,8 @@ pub fn read_append(value: &Value) -> Result<Vec<Value>, Vec<Problem>> {
 pub fn read_delete(value: &Value) -> Result<Vec<String>, Vec<Problem>> {
     read(value, |root| {
         let mut flows = Vec::new();
-        for mut node in root.nodes("config_delete_list") {
-            let choice = node.choice("flows");
+        for mut node in required(root, "config_delete_list") {
+            let choice = node.choice(&["flows"], "flows");
             match choice.as_str() {
                 "flows" => flows.extend(node.texts("flows")),
                 other => {
@@ -251,7 +325,7 @@ pub fn read_delete(value: &Value) -> Result<Vec<String>, Vec<Problem>> {
 /// Returns all problems.
 pub fn read_update(value: &Value) -> Result<ConfigChange, Vec<Problem>> {
     read(value, |root| {
-        let choice = root.choice("flows");
+        let choice = root.choice(&["flows", "protocols"], "flows");
         if choice != "flows" {
             root.take(&choice);
             root.unsupported(&choice, "");
@@ -264,7 +338,14 @@ pub fn read_update(value: &Value) -> Result<ConfigChange, Vec<Problem>> {
                 node.unsupported("property_names", property);
             }
         }
-        let flows = node.list("flows").into_iter().map(|(_, v)| v.clone());
+        if properties.is_empty() {
+            node.problem("property_names", "is required: rate, size or both");
+        }
+        let flows = node.list("flows");
+        if flows.is_empty() {
+            node.problem("flows", "is required: the flows to change");
+        }
+        let flows = flows.into_iter().map(|(_, v)| v.clone());
         let change = ConfigChange {
             properties,
             flows: flows.collect(),

@@ -7,7 +7,7 @@ use wb_model::{Plan, Proto, TagKind};
 
 use crate::{
     Config, Context, FlowFigures, Planned, Problem, Transmit, error_body, flow_metrics,
-    read_append, read_control, read_metrics, read_states, version,
+    read_append, read_control, read_delete, read_metrics, read_states, read_update, version,
 };
 
 fn config(flows: Value) -> Value {
@@ -67,6 +67,13 @@ fn bytes(packet: Value, size: u32) -> Vec<u8> {
 
 fn word(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn metrics(rows: &[(&crate::Flow, FlowFigures, Option<u64>)], columns: &[String]) -> Value {
+    match flow_metrics(rows, columns) {
+        Ok(crate::Answer::Text(text)) => serde_json::from_slice(&text).unwrap(),
+        other => panic!("{other:?}"),
+    }
 }
 
 fn headers(names: &[&str]) -> Value {
@@ -339,7 +346,121 @@ fn choices_may_be_left_out_but_must_agree() {
     wrong["rate"] = json!({"choice": "pps", "gbps": 1});
     let (code, text) = errors(&self::config(json!([wrong])));
     assert_eq!(code, 400, "{text}");
-    assert!(text.contains("conflict"), "{text}");
+    assert!(
+        text.contains("flows[0].rate.choice: conflict: the choice is pps, but gbps is present"),
+        "{text}"
+    );
+    wrong["rate"] = json!({"pps": 5, "colour": 1});
+    let (code, text) = errors(&self::config(json!([wrong])));
+    assert_eq!(
+        (code, text.as_str()),
+        (501, r#"["flows[0].rate.colour: unsupported"]"#)
+    );
+    wrong["rate"] = json!({"pps": 5, "gbps": 1});
+    assert_eq!(errors(&self::config(json!([wrong]))).0, 400);
+}
+
+#[test]
+fn values_that_are_none_are_refused() {
+    for (pattern, expected) in [
+        (json!({"values": []}), "udp.src_port.values: out of range"),
+        (
+            json!({"increment": {"start": 1, "count": 0}}),
+            "src_port.increment.count: out of range: 0",
+        ),
+        (
+            json!({"decrement": {"start": 1, "count": 0}}),
+            "src_port.decrement.count: out of range: 0",
+        ),
+        (
+            json!({"random": {"count": 0}}),
+            "src_port.random.count: out of range: 0",
+        ),
+    ] {
+        let packet = json!([{"ethernet": {}}, {"ipv4": {}}, {"udp": {"src_port": pattern}}]);
+        let (code, text) = errors(&config(json!([flow(packet)])));
+        assert_eq!(code, 400, "{text}");
+        assert!(text.contains(expected), "{text}");
+    }
+    // Clients send the choice alone if its value is the default.
+    let packet =
+        json!([{"ethernet": {}}, {"ipv4": {}}, {"udp": {"src_port": {"choice": "values"}}}]);
+    assert!(read(&config(json!([flow(packet)]))).is_ok());
+}
+
+#[test]
+fn receiving_ports_are_others_than_the_sending_one() {
+    let to = |rx: Value| {
+        let mut flow = flow(headers(&["ethernet"]));
+        flow["tx_rx"]["port"]["rx_names"] = rx;
+        errors(&config(json!([flow])))
+    };
+    let (code, text) = to(json!(["p1"]));
+    assert_eq!(code, 400, "{text}");
+    assert!(
+        text.contains("rx_names[0]: conflict: 'p1' is the sending port"),
+        "{text}"
+    );
+    let (_, text) = to(json!(["p2", "p2"]));
+    assert!(text.contains("rx_names[1]: duplicate name 'p2'"), "{text}");
+    let mut three = config(json!([flow(headers(&["ethernet"]))]));
+    three["ports"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"name": "p3", "location": "c0"}));
+    three["flows"][0]["tx_rx"]["port"]["rx_names"] = json!(["p2", "p3"]);
+    let (code, text) = errors(&three);
+    assert_eq!(code, 501, "{text}");
+    assert!(
+        text.contains("flows[0].tx_rx.port.rx_names: unsupported: several receiving ports"),
+        "{text}"
+    );
+}
+
+#[test]
+fn flows_share_the_speed_of_their_port() {
+    let of = |percent: f64, duration: Value| {
+        let mut flow = flow(headers(&["ethernet"]));
+        (flow["rate"], flow["duration"]) = (json!({"percentage": percent}), duration);
+        flow
+    };
+    let mut flows = [
+        of(90.0, json!({"fixed_seconds": {"seconds": 2}})),
+        of(60.0, json!({"fixed_packets": {"packets": 100}})),
+    ];
+    flows[1]["name"] = json!("g");
+    let shared = read(&config(json!(flows))).unwrap();
+    assert!(
+        shared.warnings[0].contains("ask for 150.00 % of its speed"),
+        "{:?}",
+        shared.warnings
+    );
+    let pps = |flow: usize| {
+        let pps = shared.flows[flow].streams[0].0.frames_per_second(None);
+        pps.unwrap().as_f64()
+    };
+    // 60 % and 40 % of 10 Gbit/s with 128 bytes.
+    let line = 10e9 / (148.0 * 8.0);
+    assert!((pps(0) - 0.6 * line).abs() < 1.0 && (pps(1) - 0.4 * line).abs() < 1.0);
+    #[allow(clippy::cast_precision_loss)]
+    let count = shared.flows[0].count.unwrap() as f64;
+    assert!((count - 2.0 * pps(0)).abs() < 2.0 && shared.flows[1].count == Some(100));
+    flows[1]["rate"] = json!({"percentage": 10});
+    assert_eq!(read(&config(json!(flows))).unwrap().warnings, [""; 0]);
+}
+
+#[test]
+fn flows_that_cannot_be_sent_are_refused_with_their_place() {
+    let mut weights = flow(headers(&["ethernet"]));
+    let pair = |size: u32| json!({"size": size, "weight": 999.99});
+    weights["size"] = json!({"weight_pairs": {"custom": [pair(64), pair(65)]}});
+    weights["rate"] = json!({"pps": "4000000000"});
+    let (code, text) = errors(&config(json!([weights])));
+    assert_eq!(code, 400, "{text}");
+    assert!(
+        text.contains("flows[0]: ") && text.contains("2gpps"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -372,7 +493,7 @@ fn loss_of_the_specification() {
         if flow.ratio.is_none() {
             flow.rx = vec!["p2".to_owned(), "p3".to_owned()];
         }
-        let answer = flow_metrics(&[(&flow, figures, None)], &[]);
+        let answer = metrics(&[(&flow, figures, None)], &[]);
         answer["flow_metrics"][0]["loss"].as_f64().unwrap()
     };
     let of = |due_frames, frames_rx, duplicates| FlowFigures {
@@ -413,7 +534,7 @@ fn rows_have_only_fields_of_the_schema() {
         last_ns: Some(9),
         ..FlowFigures::default()
     };
-    let answer = flow_metrics(&[(&config.flows[0], figures, None)], &[]);
+    let answer = metrics(&[(&config.flows[0], figures, None)], &[]);
     let expected = json!({"choice": "flow_metrics", "flow_metrics": [{
         "name": "f", "port_tx": "p1", "port_rx": "p2", "transmit": "stopped",
         "frames_tx": "100", "frames_rx": "100", "bytes_tx": "12800", "bytes_rx": "12800",
@@ -425,7 +546,7 @@ fn rows_have_only_fields_of_the_schema() {
     }]});
     assert_eq!(answer, expected);
     let columns = ["frames_tx".to_owned()];
-    let few = flow_metrics(&[(&config.flows[0], figures, None)], &columns);
+    let few = metrics(&[(&config.flows[0], figures, None)], &columns);
     let row = few["flow_metrics"][0].as_object().unwrap();
     let keys: BTreeSet<&str> = row.keys().map(String::as_str).collect();
     assert_eq!(
@@ -463,6 +584,35 @@ fn requests_are_read_and_others_named() {
             .unwrap()
             .is_ipv6
     );
+    for (columns, code) in [
+        (json!(["frames_tx", "loss"]), 200),
+        (json!(["frames"]), 400),
+    ] {
+        let request = json!({"choice": "flow", "flow": {"metric_names": columns}});
+        let read = read_metrics(&request);
+        assert_eq!(
+            read.as_ref().map_or_else(|e| error_body(e).0, |_| 200),
+            code,
+            "{read:?}"
+        );
+    }
+    let unknown = json!({"port": {"column_names": ["speed", "colour"]}});
+    let text = error_body(&read_metrics(&unknown).unwrap_err()).1["errors"].to_string();
+    assert!(
+        text.contains("port.column_names[1]: unknown name 'colour'"),
+        "{text}"
+    );
+    for empty in [
+        json!({}),
+        json!({"flows": {"property_names": ["rate"]}}),
+        json!({"flows": {"flows": [{}]}}),
+    ] {
+        assert_eq!(error_body(&read_update(&empty).unwrap_err()).0, 400);
+    }
+    assert_eq!(error_body(&read_append(&json!({})).unwrap_err()).0, 400);
+    assert_eq!(error_body(&read_delete(&json!({})).unwrap_err()).0, 400);
+    let protocols = read_update(&json!({"choice": "protocols", "protocols": {}}));
+    assert_eq!(error_body(&protocols.unwrap_err()).0, 501);
     let append = json!({"config_append_list": [{"choice": "flows", "flows": [{"name": "x"}]}]});
     assert_eq!(read_append(&append).unwrap(), [json!({"name": "x"})]);
     assert_eq!(version("1")["api_spec_version"], ">=1.0.0,<2.0.0");

@@ -14,12 +14,12 @@ use std::{
 use wb_machine::{HostError, Namespace, Netlink};
 
 use wb_model::{
-    Plan, PlanError, PlanProblem, PortPlan, Proto, Stream, TagKind,
+    Plan, PlanError, PlanProblem, PortPlan, Proto, Stream,
     device::{DeviceConfig, Interface},
     load::{ALL_RIP_ROUTERS, LoadJob, LoadMessage},
     reach::{OUTSIDE, Reach, free_ranges, is_for_tests, is_free, is_free_range},
     units::AddressRange,
-    vary::{Field, Pattern},
+    vary::{Field, Pattern, Vary},
 };
 use wb_open::{StartError, Wire};
 use wb_pktgen_device::Walker;
@@ -99,6 +99,17 @@ pub fn admit_servers(servers: impl IntoIterator<Item = IpAddr>) -> Result<(), St
         }
     }
     Ok(())
+}
+
+/// Problems for all addresses in the frames of a stream that frames may go to only with consent.
+#[must_use]
+pub fn addresses_that_need_consent(stream: &Stream) -> Vec<PlanProblem> {
+    let source = Source::Stream {
+        place: "stream".to_owned(),
+        stream,
+        recording: None,
+    };
+    source.address_problems()
 }
 
 /// Advice for sending in spite of the refusal.
@@ -337,7 +348,8 @@ fn strange_bytes(place: &str, stream: &Stream, own: &[Reach]) -> Option<PlanProb
     })
 }
 
-/// Smallest range that contains all values of an address field of a stream's frames, with modified bytes.
+/// Smallest range that contains all values of an address field of a stream's frames, with modified bytes. For modifiers
+/// that change some bits, or reach beyond the field, the range has all values of these bits.
 fn varied(stream: &Stream, frame: &[u8], field: &Range<usize>) -> Option<AddressRange> {
     let (mut low, mut high) = (frame[field.clone()].to_vec(), frame[field.clone()].to_vec());
     for vary in &stream.vary {
@@ -345,19 +357,21 @@ fn varied(stream: &Stream, frame: &[u8], field: &Range<usize>) -> Option<Address
             continue;
         };
         let (offset, width) = (usize::from(offset), usize::from(width));
-        if offset < field.start || offset + width > field.end {
+        let is_inside = field.start <= offset && offset + width <= field.end;
+        if vary.mask.is_some() || !is_inside {
+            for (at, bits) in changing_bits(vary).filter(|(at, _)| field.contains(at)) {
+                low[at - field.start] &= !bits;
+                high[at - field.start] |= bits;
+            }
             continue;
         }
         let all = u128::MAX >> (128 - 8 * width);
-        let (first, last) = match (&vary.pattern, vary.mask) {
-            (_, Some(_)) => (0, all),
-            (Pattern::List(list), None) => (
+        let (first, last) = match &vary.pattern {
+            Pattern::List(list) => (
                 list.iter().copied().min().unwrap_or(0),
                 list.iter().copied().max().unwrap_or(all),
             ),
-            (Pattern::Increment(r) | Pattern::Decrement(r) | Pattern::Random(r), None) => {
-                (r.first, r.last)
-            }
+            Pattern::Increment(r) | Pattern::Decrement(r) | Pattern::Random(r) => (r.first, r.last),
         };
         let at = offset - field.start;
         low[at..at + width].copy_from_slice(&first.to_be_bytes()[16 - width..]);
@@ -366,8 +380,19 @@ fn varied(stream: &Stream, frame: &[u8], field: &Range<usize>) -> Option<Address
     AddressRange::between(wb_wire::address_in(&low)?, wb_wire::address_in(&high)?)
 }
 
-/// Returns a stream's frame of the largest size, and the byte ranges that change other than through the named fields.
-fn first_frame(stream: &Stream) -> (Vec<u8>, Vec<Range<usize>>) {
+/// Bytes that a modifier by offset writes, each with the bits that it changes.
+fn changing_bits(vary: &Vary) -> impl Iterator<Item = (usize, u8)> {
+    let (offset, width) = match vary.field {
+        Field::At { offset, width } => (usize::from(offset), usize::from(width)),
+        _ => (0, 0),
+    };
+    let mask = vary.mask.unwrap_or(u128::MAX).to_be_bytes();
+    let bits = mask.into_iter().skip(mask.len() - width);
+    (offset..).zip(bits)
+}
+
+/// Returns a stream's frame of the largest size, and its bits that change other than through the named fields.
+fn first_frame(stream: &Stream) -> (Vec<u8>, Vec<u8>) {
     let ends = (stream.source().first(), stream.destination().first());
     let dport = stream.destination_ports().first;
     let transport = match stream.proto {
@@ -409,18 +434,14 @@ fn first_frame(stream: &Stream) -> (Vec<u8>, Vec<Range<usize>>) {
         let bytes = rest.iter_mut().zip(pattern.0.iter().cycle());
         bytes.for_each(|(to, from)| *to = *from);
     }
-    let mut changing: Vec<_> = stream
-        .vary
-        .iter()
-        .filter_map(|vary| match vary.field {
-            Field::At { offset, width } => {
-                Some(usize::from(offset)..usize::from(offset) + usize::from(width))
-            }
-            _ => None,
-        })
-        .collect();
-    if stream.tag != TagKind::None {
-        changing.push(tag);
+    let mut changing = vec![0; frame.len()];
+    for (at, bits) in stream.vary.iter().flat_map(changing_bits) {
+        if let Some(own) = changing.get_mut(at) {
+            *own |= bits;
+        }
+    }
+    if let Some(own) = changing.get_mut(tag) {
+        own.fill(0xff);
     }
     (frame, changing)
 }
@@ -428,6 +449,8 @@ fn first_frame(stream: &Stream) -> (Vec<u8>, Vec<Range<usize>>) {
 #[cfg(test)]
 mod tests {
     use wb_model::device::Defaults;
+
+    use wb_model::TagKind;
 
     use super::*;
 

@@ -28,7 +28,7 @@ pub use wb_engine::{
     End, Fault, Observer, Request, View,
     clock::{SystemClock, rfc3339},
     describe::Machine,
-    guard::{admit_servers, needs_no_zone},
+    guard::{addresses_that_need_consent, admit_servers, needs_no_zone},
     input,
     opening::{Environment, PortHint},
     signals::{Signals, mind_suspension, survive_file_limit},

@@ -72,6 +72,11 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     }
 
+    /// The error in a few words.
+    pub(crate) fn text(&self) -> &str {
+        &self.body.error
+    }
+
     /// HTTP status.
     pub(crate) const fn status(&self) -> StatusCode {
         self.status

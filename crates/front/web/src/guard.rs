@@ -10,7 +10,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use crate::answer::ApiError;
+use crate::{
+    answer::ApiError,
+    otg::{self, OtgError},
+};
 
 /// Reach of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +29,10 @@ pub(crate) enum Reach {
 /// Refuses requests that no client of this server makes.
 pub(crate) async fn check(State(reach): State<Reach>, request: Request, next: Next) -> Response {
     if let Err(error) = check_headers(reach, request.method(), request.headers()) {
-        return error.into_response();
+        return match otg::is_otg(request.uri().path()) {
+            true => OtgError::from(error).into_response(),
+            false => error.into_response(),
+        };
     }
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

@@ -6,6 +6,7 @@
 mod access;
 mod devices;
 mod figures;
+mod grpc;
 mod ports;
 mod routes;
 mod start;
@@ -24,12 +25,15 @@ use axum::{
 };
 use serde_json::{Value, json};
 use wb_machine::LinkCounters;
-use wb_otg::{Config, FlowFigures, Problem};
+use wb_otg::{Config, Context, FlowFigures, Problem};
 use wb_runs::{Run, RunState, Runs};
-use wb_session::Stations;
+use wb_session::{Stations, addresses_that_need_consent};
+
+use crate::answer::ApiError;
 
 pub use access::ClientNetwork;
-pub(crate) use routes::router;
+pub(crate) use grpc::router as grpc_router;
+pub(crate) use routes::{is_otg, router};
 
 /// Owner of the ports of a configuration.
 const OWNER: &str = "otg";
@@ -72,7 +76,7 @@ struct OtgState {
     /// Counters of the ports when the configuration was set.
     base: BTreeMap<String, LinkCounters>,
     /// Counters of the ports at an earlier request, for rates.
-    earlier: BTreeMap<String, (Instant, LinkCounters, [f64; 4])>,
+    earlier: BTreeMap<String, figures::PortReading>,
 }
 
 /// Flows that a run carries out.
@@ -101,6 +105,18 @@ impl OtgError {
         let errors = [error.to_string()];
         let body = json!({ "code": 500, "kind": "internal", "errors": errors });
         Self { code: 500, body }
+    }
+}
+
+impl From<ApiError> for OtgError {
+    fn from(error: ApiError) -> Self {
+        Self::new(error.status().as_u16(), error.text())
+    }
+}
+
+impl From<Problem> for OtgError {
+    fn from(problem: Problem) -> Self {
+        vec![problem].into()
     }
 }
 
@@ -168,28 +184,27 @@ impl Inner {
     }
 
     fn replace(&self, value: Value) -> OtgResult<Value> {
-        let seed = wb_machine::clock::wall_ns();
-        let config = Config::read(&value, &ports::speed, seed)?;
+        let (config, mut warnings) = self.checked(&value)?;
         let places = self.checked_places(&config)?;
         self.stop_all()?;
         let old = self.state().places.clone();
         let mut taken = Vec::new();
-        for place in &places {
+        for (place, path) in &places {
             if let Err(holder) = self.runs.own(place, OWNER, ports::LEASE, false) {
                 for place in taken {
                     self.runs.disown(place, OWNER);
                 }
-                let text = format!("{place}: conflict: is held by {holder}");
+                let text = format!("{path}: conflict: {place} is held by {holder}");
                 return Err(OtgError::new(409, text));
             }
             if !old.contains(place) {
                 taken.push(place);
             }
         }
+        let places: BTreeSet<String> = places.into_keys().collect();
         for place in old.difference(&places) {
             self.runs.disown(place, OWNER);
         }
-        let mut warnings = config.warnings.clone();
         if config.takes_ports {
             let what = "ports of other owners are not taken";
             warnings.push(format!("options.port_options.location_preemption: {what}"));
@@ -212,10 +227,43 @@ impl Inner {
         Ok(wb_otg::warnings(&warnings))
     }
 
-    /// The places of the ports, if all of them can be used.
-    fn checked_places(&self, config: &Config) -> OtgResult<BTreeSet<String>> {
+    /// Reads a configuration, and checks that its flows can be started. Also returns warnings.
+    fn checked(&self, value: &Value) -> OtgResult<(Config, Vec<String>)> {
+        let seed = wb_machine::clock::wall_ns();
+        let config = Config::read(value, &ports::speed, seed)?;
+        let owns_network = self.runs.settings().grants.leave;
         let mut problems = Vec::new();
-        let mut places = BTreeSet::new();
+        for flow in config.flows.iter().filter(|_| !owns_network) {
+            let streams = flow.streams.iter();
+            let found = streams.flat_map(|(stream, _)| addresses_that_need_consent(stream));
+            problems.extend(found.map(|problem| {
+                let what = problem.what.split(';').next().unwrap_or_default();
+                let what = format!("{what}; this server would need --allow leave");
+                Problem::new(format!("{}.packet", flow.path), what)
+            }));
+        }
+        if !problems.is_empty() {
+            return Err(problems.into());
+        }
+        let mut warnings = config.warnings.clone();
+        let all = config.flows.iter().map(|flow| flow.name.clone()).collect();
+        let together = config.compile(&Context {
+            flows: &all,
+            captures: &BTreeSet::new(),
+            owns_network,
+            neighbour: &|_, _| Some([0; 6]),
+        });
+        let apart = together.err().into_iter().flatten();
+        warnings.extend(
+            apart.map(|problem| format!("not all flows can be started together: {problem}")),
+        );
+        Ok((config, warnings))
+    }
+
+    /// The places of the ports, if all of them can be used, each with its place in the configuration.
+    fn checked_places(&self, config: &Config) -> OtgResult<BTreeMap<String, String>> {
+        let mut problems = Vec::new();
+        let mut places = BTreeMap::new();
         for (number, port) in config.ports.iter().enumerate() {
             let path = format!("ports[{number}].location");
             match port.plan() {
@@ -234,7 +282,7 @@ impl Inner {
                         problems.push(Problem::new(path, what));
                     } else if let Err(what) = ports::check(&place) {
                         problems.push(Problem::new(path, what));
-                    } else if !places.insert(place) {
+                    } else if places.insert(place, path.clone()).is_some() {
                         let what = "conflict: another port has this interface";
                         problems.push(Problem::new(path, what));
                     }
@@ -272,14 +320,9 @@ impl Inner {
                 change(flows)?;
             }
         }
-        let seed = wb_machine::clock::wall_ns();
-        let config = Config::read(&value, &ports::speed, seed)?;
+        let (config, mut warnings) = self.checked(&value)?;
         let known = old.warnings.iter().collect::<BTreeSet<_>>();
-        let new = config
-            .warnings
-            .iter()
-            .filter(|warning| !known.contains(warning));
-        let warnings: Vec<String> = new.cloned().collect();
+        warnings.retain(|warning| !known.contains(warning));
         let mut state = self.state();
         state.value = value;
         state.config = Arc::new(config);
@@ -301,23 +344,24 @@ fn append(flows: &mut Vec<Value>, new: Vec<Value>) -> OtgResult<()> {
 fn delete(flows: &mut Vec<Value>, names: &[String]) -> OtgResult<()> {
     for name in names {
         let place = flows.iter().position(|flow| name_of(flow) == name);
-        let place = place.ok_or_else(|| OtgError::new(400, format!("unknown name '{name}'")))?;
-        flows.remove(place);
+        let unknown = || figures::unknown_name("config_delete_list", name);
+        flows.remove(place.ok_or_else(unknown)?);
     }
     Ok(())
 }
 
 /// Takes over properties of flows.
 fn update(flows: &mut [Value], change: &wb_otg::ConfigChange) -> OtgResult<()> {
-    for new in &change.flows {
+    for (n, new) in change.flows.iter().enumerate() {
         let name = name_of(new);
-        let mut known = flows.iter_mut();
-        let flow = known.find(|flow| name_of(flow) == name);
-        let flow = flow.ok_or_else(|| OtgError::new(400, format!("unknown name '{name}'")))?;
+        let mut known = flows.iter_mut().filter_map(Value::as_object_mut);
+        let flow = known.find(|flow| flow.get("name").and_then(Value::as_str) == Some(name));
+        let unknown = || figures::unknown_name(&format!("flows.flows[{n}].name"), name);
+        let flow = flow.ok_or_else(unknown)?;
         for property in &change.properties {
-            if let Some(value) = new.get(property) {
-                flow[property] = value.clone();
-            }
+            // Without it, the flow gets the default.
+            let value = new.get(property).cloned().unwrap_or(Value::Null);
+            flow.insert(property.clone(), value);
         }
     }
     Ok(())

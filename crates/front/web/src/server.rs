@@ -26,7 +26,7 @@ use wb_runs::{Runs, Settings, StoreError};
 use crate::{
     access::Access,
     guard::Reach,
-    otg::ClientNetwork,
+    otg::{ClientNetwork, grpc_router},
     routes::router,
     runs::App,
     tls::{Acceptor, CertificateFiles},
@@ -59,6 +59,8 @@ pub struct Listen {
     pub otg_open: Vec<ClientNetwork>,
     /// Receives a line when clients can no longer be admitted, for standard error.
     pub warn: fn(&str),
+    /// Address for OTG clients that use gRPC, without encryption; port 0 picks a free one.
+    pub grpc: Option<SocketAddr>,
 }
 
 /// Encryption of connections.
@@ -79,6 +81,10 @@ pub enum ServeError {
     Listen(SocketAddr, io::Error),
     /// Without authentication and encryption, only loopback addresses can be listened on.
     NotLoopback(SocketAddr),
+    /// gRPC has no encryption, so other hosts can use it only from networks that are named.
+    GrpcNotLoopback(SocketAddr),
+    /// The messages of gRPC clients cannot be unpacked.
+    Descriptors(String),
     /// The local socket cannot be made.
     Socket(PathBuf, io::Error),
     /// The tokens cannot be read.
@@ -99,6 +105,11 @@ impl std::fmt::Display for ServeError {
                 f,
                 "{address} is not a loopback address; others can reach the server only with tokens and TLS"
             ),
+            Self::GrpcNotLoopback(address) => write!(
+                f,
+                "--grpc {address} is not a loopback address, and gRPC has no encryption; name the networks of its clients with --otg-open"
+            ),
+            Self::Descriptors(cause) => write!(f, "cannot serve gRPC: {cause}"),
             Self::Socket(path, cause) => write!(f, "cannot listen on {}: {cause}", path.display()),
             Self::Tokens(text) => f.write_str(text),
             Self::Store(error) => error.fmt(f),
@@ -114,6 +125,7 @@ impl std::error::Error for ServeError {}
 pub struct Server {
     runs: Runs,
     address: SocketAddr,
+    grpc: Option<SocketAddr>,
     is_encrypted: bool,
     access: Access,
     runtime: Runtime,
@@ -134,10 +146,14 @@ impl Server {
         if !address.ip().is_loopback() && (is_plain || !listen.authenticates) {
             return Err(ServeError::NotLoopback(address));
         }
-        let refused = |cause| ServeError::Listen(address, cause);
-        let listener = TcpListener::bind(address).map_err(refused)?;
-        listener.set_nonblocking(true).map_err(refused)?;
-        let bound = listener.local_addr().map_err(refused)?;
+        if let Some(grpc) = listen.grpc
+            && !grpc.ip().is_loopback()
+            && listen.otg_open.is_empty()
+        {
+            return Err(ServeError::GrpcNotLoopback(grpc));
+        }
+        let (listener, bound) = bind(address)?;
+        let grpc = listen.grpc.map(bind).transpose()?;
         let (socket, state) = (settings.socket.clone(), settings.state.clone());
         let tokens = TokenFile::new(&state);
         if listen.authenticates
@@ -165,6 +181,7 @@ impl Server {
             .map_err(ServeError::Threads)?;
         let mut server = Self {
             address: bound,
+            grpc: grpc.as_ref().map(|(_, bound)| *bound),
             is_encrypted: tls.is_some(),
             access: Access::Open,
             listeners: Vec::new(),
@@ -186,7 +203,13 @@ impl Server {
         let tls = tls.map(RustlsConfig::from_config);
         server.access = access.clone();
         let public = router(app.clone(), reach, &access);
+        let refused = |cause| ServeError::Listen(address, cause);
         server.listen(listener, tls, public).map_err(refused)?;
+        if let Some((listener, address)) = grpc {
+            let router = grpc_router(&app.otg, &access).map_err(ServeError::Descriptors)?;
+            let served = server.listen_for_grpc(listener, router);
+            served.map_err(|cause| ServeError::Listen(address, cause))?;
+        }
         server.listen_locally(router(app, Reach::Socket, &Access::Open))?;
         Ok(server)
     }
@@ -213,6 +236,19 @@ impl Server {
                 self.runtime.spawn(server.handle(handle).serve(service))
             }
         });
+        Ok(())
+    }
+
+    /// Listens for gRPC clients.
+    fn listen_for_grpc(&mut self, listener: TcpListener, router: axum::Router) -> io::Result<()> {
+        let service = router.into_make_service_with_connect_info::<SocketAddr>();
+        let _inside = self.runtime.enter();
+        let mut server = axum_server::from_tcp(listener)?.http2_only();
+        let mut http2 = server.http_builder().http2();
+        // Clients that are gone do not keep their connections.
+        http2.timer(TokioTimer::new()).keep_alive_interval(IDLE);
+        let served = server.handle(self.handle.clone()).serve(service);
+        self.listeners.push(self.runtime.spawn(served));
         Ok(())
     }
 
@@ -255,6 +291,12 @@ impl Server {
         ))
     }
 
+    /// Address for gRPC clients.
+    #[must_use]
+    pub const fn grpc(&self) -> Option<SocketAddr> {
+        self.grpc
+    }
+
     /// The runs.
     #[must_use]
     pub const fn runs(&self) -> &Runs {
@@ -284,6 +326,14 @@ impl Server {
         }
         all_ended
     }
+}
+
+fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let refused = |cause| ServeError::Listen(address, cause);
+    let listener = TcpListener::bind(address).map_err(refused)?;
+    listener.set_nonblocking(true).map_err(refused)?;
+    let bound = listener.local_addr().map_err(refused)?;
+    Ok((listener, bound))
 }
 
 /// Closes connections on which no whole request arrives in time.

@@ -49,6 +49,9 @@ pub(crate) struct ServeArgs {
     /// Networks whose Open Traffic Generator clients need no token, as clients of this host do (docs/otg.md).
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     otg_open: Vec<ClientNetwork>,
+    /// Also serve Open Traffic Generator clients that use gRPC, without encryption [without an address: 127.0.0.1:40051].
+    #[arg(long, value_name = "IP:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:40051")]
+    grpc: Option<SocketAddr>,
     /// Number of ended runs to keep.
     #[arg(long, value_name = "N", default_value = "1000", value_parser = count_in::<usize>(1..))]
     keep: usize,
@@ -91,10 +94,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<u8> {
         authority: args.tls_client_ca.clone(),
         otg_open: args.otg_open.clone(),
         warn: |text| say(format_args!("wirebench: {text}")),
+        grpc: args.grpc,
     };
     let server = Server::start(&listen, settings)?;
     let url = server.url().context("cannot make a token")?;
     say(format_args!("serving {url}"));
+    if let Some(address) = server.grpc() {
+        say(format_args!("serving gRPC at {address}"));
+    }
     let has_tokens = || {
         TokenFile::new(&args.state)
             .read()

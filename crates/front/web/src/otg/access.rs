@@ -63,6 +63,9 @@ impl ClientNetwork {
     }
 }
 
+/// Content type of the requests of HTTP clients.
+const JSON: [&str; 1] = ["application/json"];
+
 /// Lets requests of OTG clients pass.
 pub(super) async fn admit(
     State((otg, access)): State<(Otg, Access)>,
@@ -70,7 +73,7 @@ pub(super) async fn admit(
     next: Next,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    if let Err(error) = check(&otg.0.open, &access, &parts) {
+    if let Err(error) = check(&otg.0.open, &access, &parts, &JSON) {
         return error.into_response();
     }
     match read_body(body, MOST_BODY).await {
@@ -80,14 +83,20 @@ pub(super) async fn admit(
     }
 }
 
-fn check(open: &[ClientNetwork], access: &Access, parts: &Parts) -> Result<(), OtgError> {
+/// Checks that the client of a request is admitted, and that the body has one of these content types.
+pub(super) fn check(
+    open: &[ClientNetwork],
+    access: &Access,
+    parts: &Parts,
+    kinds: &[&str],
+) -> Result<(), OtgError> {
     let headers = &parts.headers;
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let kind = text(header::CONTENT_TYPE).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     let changes = [Method::POST, Method::PATCH].contains(&parts.method);
-    if changes && !kind.eq_ignore_ascii_case("application/json") {
-        let what = "requests need Content-Type: application/json";
+    if changes && !kinds.iter().any(|known| kind.eq_ignore_ascii_case(known)) {
+        let what = format!("requests need Content-Type: {}", kinds[0]);
         return Err(OtgError::new(415, what));
     }
     let has_token = headers.contains_key(header::AUTHORIZATION);
@@ -110,7 +119,8 @@ fn check(open: &[ClientNetwork], access: &Access, parts: &Parts) -> Result<(), O
     let from = parts.extensions.get::<ConnectInfo<SocketAddr>>();
     let from = from.map(|ConnectInfo(address)| address.ip());
     // A name may lead here from anywhere; an address does not.
-    let host = text(header::HOST).unwrap_or_default();
+    let authority = || parts.uri.authority().map(|authority| authority.as_str());
+    let host = text(header::HOST).or_else(authority).unwrap_or_default();
     let is_known = match from {
         Some(from) if from.to_canonical().is_loopback() => guard::is_loopback(host),
         Some(from) => open.iter().any(|network| network.contains(from)) && guard::is_address(host),
@@ -143,7 +153,7 @@ mod tests {
         let open = ["192.0.2.0/24".parse().unwrap()];
         let folder = tempfile::tempdir().unwrap();
         let access = Access::by_tokens(crate::tokens::TokenFile::new(folder.path()), 8443);
-        let checked = check(&open, &access, &parts);
+        let checked = check(&open, &access, &parts, &JSON);
         checked.map_or_else(|error| error.code, |()| 200)
     }
 

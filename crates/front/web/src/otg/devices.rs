@@ -83,22 +83,23 @@ impl Inner {
         flows: &BTreeSet<String>,
     ) -> OtgResult<()> {
         let starting = config.flows.iter().filter(|f| flows.contains(&f.name));
-        let streams = starting.flat_map(|flow| &flow.streams);
-        let mut awaited: Vec<_> = streams.filter_map(|(_, to)| to.clone()).collect();
-        awaited.dedup();
+        let streams = starting.flat_map(|flow| flow.streams.iter().map(move |s| (flow, s)));
+        let awaited = streams.filter_map(|(flow, (_, to))| Some((flow, to.as_ref()?)));
+        let mut awaited: Vec<_> = awaited.collect();
+        awaited.dedup_by(|a, b| a.1 == b.1);
         let unresolved = || {
             let mut all = awaited.iter();
-            all.find(|to| self.neighbour(config, &to.ethernet, to.address).is_none())
+            all.find(|(_, to)| self.neighbour(config, &to.ethernet, to.address).is_none())
         };
         if wait_until(PATIENCE, || unresolved().is_none()) {
             return Ok(());
         }
-        let Some(to) = unresolved() else {
+        let Some((flow, to)) = unresolved() else {
             return Ok(());
         };
         let what = format!(
-            "unresolved: {} does not answer device interface '{}'",
-            to.address, to.ethernet
+            "{}.tx_rx: unresolved: {} does not answer device interface '{}'",
+            flow.path, to.address, to.ethernet
         );
         Err(OtgError::new(409, what))
     }

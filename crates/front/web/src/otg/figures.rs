@@ -1,6 +1,11 @@
 //! Metrics: figures of flows, from their run, and of ports, from their interfaces.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use serde_json::Value;
 use wb_machine::LinkCounters;
@@ -8,7 +13,9 @@ use wb_model::{
     Report, Verdict,
     report::{JobReport, StreamReport},
 };
-use wb_otg::{Config, Flow, FlowFigures, LatencyFigures, MetricsRequest, PortFigures, Transmit};
+use wb_otg::{
+    Answer, Config, Flow, FlowFigures, LatencyFigures, MetricsRequest, PortFigures, Transmit,
+};
 use wb_runs::JobsSoFar;
 
 use super::{ActiveFlows, Inner, OtgError, OtgResult, PATIENCE, wait_until};
@@ -16,43 +23,56 @@ use super::{ActiveFlows, Inner, OtgError, OtgResult, PATIENCE, wait_until};
 /// Time after which a frame that was sent should have arrived, in ns.
 const FLIGHT_NS: u64 = 500_000_000;
 /// Shortest time between two readings of a port for a rate.
-const RATE_SECONDS: f64 = 0.25;
+const RATE: Duration = Duration::from_millis(250);
+/// Longest time between two such readings.
+const LONGEST_RATE: Duration = Duration::from_millis(1250);
 const FCS: u64 = 4;
 
-/// Streams by the name of their flow, each with its job.
-type Streams<'r> = BTreeMap<&'r str, Vec<(&'r JobReport, &'r StreamReport)>>;
+/// Counters of a port at a moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PortReading {
+    at: Instant,
+    counters: LinkCounters,
+    /// Rates until then: frames sent and received, octets sent and received, per second.
+    rates: [f64; 4],
+}
 
-fn streams_of(jobs: &[JobReport]) -> Streams<'_> {
-    let mut streams = Streams::new();
-    for job in jobs {
-        for stream in &job.streams {
-            let own = streams.entry(stream.name.as_str()).or_default();
-            own.push((job, stream));
+/// Places of the streams of each flow: numbers of the job and of the stream in it. They are the same at all moments of a
+/// run.
+struct Streams<'r>(HashMap<&'r str, Vec<(usize, usize)>>);
+
+impl<'r> Streams<'r> {
+    fn of(jobs: &'r [JobReport]) -> Self {
+        let mut places: HashMap<&str, Vec<(usize, usize)>> = HashMap::new();
+        for (number, job) in jobs.iter().enumerate() {
+            for (n, stream) in job.streams.iter().enumerate() {
+                let own = places.entry(stream.name.as_str()).or_default();
+                own.push((number, n));
+            }
         }
+        Self(places)
     }
-    streams
-}
 
-/// Streams of a run at a moment, in ns since its start.
-struct Moment<'r> {
-    elapsed_ns: u64,
-    streams: Streams<'r>,
-}
-
-fn moments(seen: &[JobsSoFar]) -> Vec<Moment<'_>> {
-    let all = seen.iter().map(|seen| Moment {
-        elapsed_ns: seen.elapsed_ns,
-        streams: streams_of(&seen.jobs),
-    });
-    all.collect()
+    /// Streams of a flow, each with its job.
+    fn at<'j>(
+        &self,
+        flow: &Flow,
+        jobs: &'j [JobReport],
+    ) -> impl Iterator<Item = (&'j JobReport, &'j StreamReport)> {
+        let places = self.0.get(flow.name.as_str()).into_iter().flatten();
+        places.filter_map(|(number, n)| {
+            let job = jobs.get(*number)?;
+            Some((job, job.streams.get(*n)?))
+        })
+    }
 }
 
 /// Sums of the streams of a flow.
-fn sums(flow: &Flow, streams: &Streams<'_>) -> FlowFigures {
+fn sums(flow: &Flow, streams: &Streams<'_>, jobs: &[JobReport]) -> FlowFigures {
     let mut figures = FlowFigures::default();
     let (mut samples, mut sum) = (0, 0.0);
     let mut latency: Option<(i64, i64)> = None;
-    for (job, stream) in streams.get(flow.name.as_str()).into_iter().flatten() {
+    for (job, stream) in streams.at(flow, jobs) {
         // Frames without a tag are those of the only stream.
         let received = match (stream.totals.received_frames, job.streams.len()) {
             (None, 1) => &job.totals,
@@ -96,29 +116,39 @@ fn add_times(figures: &mut FlowFigures, stream: &StreamReport) {
     figures.last_ns = figures.last_ns.max(stream.last_rx_ns);
 }
 
-/// Figures of a flow during its run, from the figures of about the last second.
+/// Frames per second between the first of these moments at which the flow had frames, and the last one. The start of the
+/// run counts only if there are no two such moments, because the first frame leaves later.
 #[allow(clippy::cast_precision_loss)]
-fn live_figures(flow: &Flow, seen: &[Moment<'_>]) -> FlowFigures {
+fn rate(points: &[(u64, FlowFigures)], frames: fn(&FlowFigures) -> u64) -> f64 {
+    let points = points.iter().map(|(at, figures)| (*at, frames(figures)));
+    let mut points = points.filter(|(_, frames)| *frames > 0);
+    let first = points.next().unwrap_or_default();
+    let ((since, old), (now, new)) = match points.next_back() {
+        Some(last) => (first, last),
+        None => ((0, 0), first),
+    };
+    let seconds = now.saturating_sub(since) as f64 / 1e9;
+    new.saturating_sub(old) as f64 / seconds.max(1e-9)
+}
+
+/// Figures of a flow during its run, from the figures of about the last second.
+fn live_figures(flow: &Flow, streams: &Streams<'_>, seen: &[JobsSoFar]) -> FlowFigures {
     let Some(now) = seen.last() else {
         return FlowFigures {
             transmit: Transmit::Started,
             ..FlowFigures::default()
         };
     };
-    let mut figures = sums(flow, &now.streams);
-    let before = &seen[..seen.len() - 1];
-    let (since_ns, base) = before.first().map_or_else(
-        || (0, FlowFigures::default()),
-        |first| (first.elapsed_ns, sums(flow, &first.streams)),
-    );
-    let seconds = now.elapsed_ns.saturating_sub(since_ns) as f64 / 1e9;
-    let rate = |new: u64, old: u64| new.saturating_sub(old) as f64 / seconds.max(1e-9);
-    figures.tx_pps = rate(figures.frames_tx, base.frames_tx);
-    figures.rx_pps = rate(figures.frames_rx, base.frames_rx);
-    let old = before.iter().rev();
-    let mut old = old.filter(|at| now.elapsed_ns - at.elapsed_ns >= FLIGHT_NS);
-    let arrived = old.next().map(|at| sums(flow, &at.streams));
-    figures.due_frames = arrived.map_or(0, |at| at.frames_tx);
+    let mut figures = sums(flow, streams, &now.jobs);
+    let points: Vec<(u64, FlowFigures)> = seen
+        .iter()
+        .map(|at| (at.elapsed_ns, sums(flow, streams, &at.jobs)))
+        .collect();
+    figures.tx_pps = rate(&points, |figures| figures.frames_tx);
+    figures.rx_pps = rate(&points, |figures| figures.frames_rx);
+    let mut old = points.iter().rev();
+    let arrived = old.find(|(at, _)| now.elapsed_ns - at >= FLIGHT_NS);
+    figures.due_frames = arrived.map_or(0, |(_, figures)| figures.frames_tx);
     // All frames were sent, and those in flight have arrived.
     let is_over = flow.count.is_some_and(|count| figures.due_frames >= count);
     // Frames before the last arrival are due, too. So losses show at once, and also if nothing arrives any more.
@@ -144,9 +174,9 @@ fn warning(report: &Report) -> Option<String> {
 }
 
 /// Returns true if a flow has sent all its frames.
-fn is_sent(flow: &Flow, seen: &[Moment<'_>]) -> bool {
-    let now = seen.last().map(|now| sums(flow, &now.streams));
-    let sent = now.map_or(0, |figures| figures.frames_tx);
+fn is_sent(flow: &Flow, streams: &Streams<'_>, jobs: &[JobReport]) -> bool {
+    let sent = streams.at(flow, jobs).map(|(_, s)| s.totals.offered_frames);
+    let sent: u64 = sent.flatten().sum();
     flow.count.is_some_and(|count| sent >= count)
 }
 
@@ -160,7 +190,7 @@ impl Inner {
         let report = self.runs.report(&active.run.id);
         let warning = report.as_ref().and_then(warning);
         let jobs = report.map(|report| report.jobs).unwrap_or_default();
-        let streams = streams_of(&jobs);
+        let streams = Streams::of(&jobs);
         let mut state = self.state();
         let is_same = |own: &ActiveFlows| Arc::ptr_eq(&own.run, &active.run);
         if state.active.as_ref().is_some_and(is_same) {
@@ -172,20 +202,22 @@ impl Inner {
                 .iter()
                 .filter(|f| active.flows.contains(&f.name))
             {
-                state.ended.insert(flow.name.clone(), sums(flow, &streams));
+                state
+                    .ended
+                    .insert(flow.name.clone(), sums(flow, &streams, &jobs));
             }
         }
         None
     }
 
-    pub(super) fn metrics(&self, request: &MetricsRequest) -> OtgResult<Value> {
+    pub(super) fn metrics(&self, request: &MetricsRequest) -> OtgResult<Answer> {
         match request.is_of_flows {
             true => self.flow_metrics(request),
-            false => self.port_metrics(request),
+            false => self.port_metrics(request).map(Answer::Document),
         }
     }
 
-    fn flow_metrics(&self, request: &MetricsRequest) -> OtgResult<Value> {
+    fn flow_metrics(&self, request: &MetricsRequest) -> OtgResult<Answer> {
         let config = Arc::clone(&self.state().config);
         let mut flows = Vec::new();
         if request.names.is_empty() {
@@ -202,27 +234,29 @@ impl Inner {
             let own = config.flows.iter();
             let mut own = own.filter(|flow| active.flows.contains(&flow.name));
             let seen = active.run.jobs();
-            let seen = moments(&seen);
+            let jobs = seen.last().map_or(&[][..], |now| &now.jobs);
+            let streams = Streams::of(jobs);
             // Frames in flight still arrive: the final figures are there soon.
-            if own.all(|flow| is_sent(flow, &seen)) {
+            if own.all(|flow| is_sent(flow, &streams, jobs)) {
                 wait_until(PATIENCE / 4, || self.has_ended(&active.run));
             }
         }
         let active = self.settle();
         let seen = active.as_ref().map(|active| active.run.jobs());
-        let seen = seen.as_deref().map(moments);
+        let seen = seen.unwrap_or_default();
+        let streams = Streams::of(seen.last().map_or(&[][..], |now| &now.jobs));
         let state = self.state();
         let rows = flows.into_iter().map(|flow| {
             let active = active.as_ref().filter(|a| a.flows.contains(&flow.name));
-            let figures = match (active, &seen) {
-                (Some(_), Some(seen)) => live_figures(flow, seen),
-                _ => state.ended.get(&flow.name).copied().unwrap_or_default(),
+            let figures = match active {
+                Some(_) => live_figures(flow, &streams, &seen),
+                None => state.ended.get(&flow.name).copied().unwrap_or_default(),
             };
             let speed = config.port(&flow.tx).and_then(|port| port.speed);
             (flow, figures, speed)
         });
         let rows: Vec<_> = rows.collect();
-        Ok(wb_otg::flow_metrics(&rows, &request.columns))
+        wb_otg::flow_metrics(&rows, &request.columns).map_err(OtgError::internal)
     }
 
     fn port_metrics(&self, request: &MetricsRequest) -> OtgResult<Value> {
@@ -236,12 +270,38 @@ impl Inner {
         let ports = config.ports.iter();
         let wanted =
             ports.filter(|port| request.names.is_empty() || request.names.contains(&port.name));
-        let rows = wanted.map(|port| {
+        let wanted: Vec<_> = wanted.collect();
+        self.read_again(&wanted);
+        let rows = wanted.into_iter().map(|port| {
             let transmits = is_sending(&config, active.as_ref(), &port.name);
             (port, self.port_figures(port, transmits))
         });
         let rows: Vec<_> = rows.collect();
         Ok(wb_otg::port_metrics(&rows, &request.columns))
+    }
+
+    /// Reads ports again if their earlier reading is too old for a rate. Then waits until there can be a rate.
+    fn read_again(&self, ports: &[&wb_otg::PortConfig]) {
+        let mut is_counting = false;
+        for port in ports {
+            let Some((counters, _)) = super::ports::reading(port) else {
+                continue;
+            };
+            let mut state = self.state();
+            let earlier = state.earlier.get(&port.name);
+            if earlier.is_none_or(|earlier| earlier.at.elapsed() > LONGEST_RATE) {
+                is_counting |= earlier.is_none_or(|earlier| earlier.counters != counters);
+                let reading = PortReading {
+                    at: Instant::now(),
+                    counters,
+                    rates: [0.0; 4],
+                };
+                state.earlier.insert(port.name.clone(), reading);
+            }
+        }
+        if is_counting {
+            thread::sleep(RATE);
+        }
     }
 
     #[allow(clippy::cast_precision_loss)]
@@ -253,22 +313,24 @@ impl Inner {
         let base = state.base.get(&port.name).copied().unwrap_or_default();
         let counted = now.since(&base);
         let octets = |octets: u64, frames: u64| octets + FCS * frames;
-        let earlier = state.earlier.get(&port.name);
-        let since = earlier.map(|(at, ..)| at.elapsed().as_secs_f64());
-        let mut rates = earlier.map_or([0.0; 4], |(.., rates)| *rates);
-        if since.is_none_or(|seconds| seconds >= RATE_SECONDS) {
-            if let (Some((_, old, _)), Some(seconds)) = (earlier, since) {
-                let new: LinkCounters = now.since(old);
-                let rate = |n: u64| n as f64 / seconds;
-                rates = [
-                    rate(new.tx_packets),
-                    rate(new.rx_packets),
-                    rate(octets(new.tx_bytes, new.tx_packets)),
-                    rate(octets(new.rx_bytes, new.rx_packets)),
-                ];
+        let mut rates = [0.0; 4];
+        if let Some(earlier) = state.earlier.get_mut(&port.name) {
+            let since = earlier.at.elapsed();
+            if since >= RATE {
+                let new: LinkCounters = now.since(&earlier.counters);
+                let rate = |n: u64| n as f64 / since.as_secs_f64();
+                *earlier = PortReading {
+                    at: Instant::now(),
+                    counters: now,
+                    rates: [
+                        rate(new.tx_packets),
+                        rate(new.rx_packets),
+                        rate(octets(new.tx_bytes, new.tx_packets)),
+                        rate(octets(new.rx_bytes, new.rx_packets)),
+                    ],
+                };
             }
-            let reading = (Instant::now(), now, rates);
-            state.earlier.insert(port.name.clone(), reading);
+            rates = earlier.rates;
         }
         let [tx_pps, rx_pps, tx_rate, rx_rate] = rates;
         PortFigures {
@@ -328,6 +390,29 @@ mod tests {
     }
 
     #[test]
+    fn rates_begin_with_the_first_frame() {
+        let point = |ms: u64, frames_tx| {
+            let figures = FlowFigures {
+                frames_tx,
+                ..FlowFigures::default()
+            };
+            (ms * 1_000_000, figures)
+        };
+        let of = |points: &[(u64, FlowFigures)]| rate(points, |figures| figures.frames_tx);
+        assert_eq!(of(&[]), 0.0);
+        assert_eq!(of(&[point(250, 0), point(500, 0)]), 0.0);
+        assert_eq!(of(&[point(250, 100)]), 400.0);
+        let points = [
+            point(250, 0),
+            point(500, 100),
+            point(750, 350),
+            point(1000, 600),
+        ];
+        assert_eq!(of(&points), 1000.0);
+        assert_eq!(of(&points[..2]), 200.0);
+    }
+
+    #[test]
     fn losses_show_during_the_run() {
         let flow = Flow {
             name: "f".to_owned(),
@@ -335,6 +420,7 @@ mod tests {
             tx: String::new(),
             rx: Vec::new(),
             count: None,
+            is_timed: false,
             streams: Vec::new(),
             has_metrics: true,
             has_loss: true,
@@ -343,7 +429,8 @@ mod tests {
             ratio: None,
         };
         let due = |seen: &[JobsSoFar]| {
-            let figures = live_figures(&flow, &moments(seen));
+            let streams = Streams::of(&seen[0].jobs);
+            let figures = live_figures(&flow, &streams, seen);
             (figures.due_frames, figures.frames_rx)
         };
         // One of 100 is lost: frames before the last arrival count at once.

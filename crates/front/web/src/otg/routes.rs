@@ -1,124 +1,156 @@
-//! Requests of the API.
+//! Operations of the API, and the paths by which HTTP clients reach them.
 
 use axum::{
     Json, Router,
     body::Bytes,
     extract::State,
-    http::{StatusCode, header},
+    http::{Method, StatusCode, header},
     middleware,
     response::{IntoResponse, Response},
-    routing::{MethodRouter, any, get, patch, post},
+    routing::{MethodFilter, MethodRouter, any},
 };
-use serde_json::Value;
+use wb_otg::Answer;
 
 use super::{Inner, Otg, OtgError, OtgResult, access, append, delete, update};
 use crate::{access::Access, runs::App};
 
-/// A request: its path, and what it does.
-struct OtgRoute {
+/// An operation of the API. HTTP clients reach it by a method and a path, gRPC clients by its name.
+pub(super) struct Operation {
+    pub(super) name: &'static str,
+    method: Method,
     path: &'static str,
-    handler: fn() -> MethodRouter<Otg>,
+    /// Carries out a request. Its contents are a JSON document.
+    pub(super) run: fn(&Inner, &[u8]) -> OtgResult<Answer>,
 }
 
-/// All requests.
-static ROUTES: [OtgRoute; 9] = [
-    OtgRoute {
+/// All operations.
+pub(super) static OPERATIONS: [Operation; 11] = [
+    Operation {
+        name: "GetConfig",
+        method: Method::GET,
         path: "/config",
-        handler: || {
-            get(async |otg: State<Otg>| answer(otg, |otg| Ok(otg.state().value.clone())).await)
-                .post(async |otg: State<Otg>, body: Bytes| {
-                    answer(otg, move |otg| otg.set_config(document(&body)?)).await
-                })
-                .patch(async |otg: State<Otg>, body: Bytes| {
-                    answer(otg, move |otg| {
-                        let change = wb_otg::read_update(&document(&body)?)?;
-                        otg.change_flows(|flows| update(flows, &change))
-                    })
-                    .await
-                })
+        run: |otg, _| Ok(Answer::Document(otg.state().value.clone())),
+    },
+    Operation {
+        name: "SetConfig",
+        method: Method::POST,
+        path: "/config",
+        run: |otg, body| {
+            let config = wb_otg::read_document(body)?;
+            otg.set_config(config).map(Answer::Document)
         },
     },
-    OtgRoute {
+    Operation {
+        name: "UpdateConfig",
+        method: Method::PATCH,
+        path: "/config",
+        run: |otg, body| {
+            let change = wb_otg::read_update(&wb_otg::read_document(body)?)?;
+            let changed = otg.change_flows(|flows| update(flows, &change));
+            changed.map(Answer::Document)
+        },
+    },
+    Operation {
+        name: "AppendConfig",
+        method: Method::PATCH,
         path: "/config/append",
-        handler: || {
-            patch(async |otg: State<Otg>, body: Bytes| {
-                answer(otg, move |otg| {
-                    let new = wb_otg::read_append(&document(&body)?)?;
-                    otg.change_flows(|flows| append(flows, new))
-                })
-                .await
-            })
+        run: |otg, body| {
+            let new = wb_otg::read_append(&wb_otg::read_document(body)?)?;
+            let changed = otg.change_flows(|flows| append(flows, new));
+            changed.map(Answer::Document)
         },
     },
-    OtgRoute {
+    Operation {
+        name: "DeleteConfig",
+        method: Method::PATCH,
         path: "/config/delete",
-        handler: || {
-            patch(async |otg: State<Otg>, body: Bytes| {
-                answer(otg, move |otg| {
-                    let names = wb_otg::read_delete(&document(&body)?)?;
-                    otg.change_flows(|flows| delete(flows, &names))
-                })
-                .await
-            })
+        run: |otg, body| {
+            let names = wb_otg::read_delete(&wb_otg::read_document(body)?)?;
+            let changed = otg.change_flows(|flows| delete(flows, &names));
+            changed.map(Answer::Document)
         },
     },
-    OtgRoute {
+    Operation {
+        name: "SetControlState",
+        method: Method::POST,
         path: "/control/state",
-        handler: || {
-            post(async |otg: State<Otg>, body: Bytes| {
-                answer(otg, move |otg| {
-                    otg.control(wb_otg::read_control(&document(&body)?)?)
-                })
-                .await
-            })
+        run: |otg, body| {
+            let control = wb_otg::read_control(&wb_otg::read_document(body)?)?;
+            otg.control(control).map(Answer::Document)
         },
     },
-    OtgRoute {
+    Operation {
+        name: "SetControlAction",
+        method: Method::POST,
         path: "/control/action",
-        handler: || post(async || OtgError::new(501, "unsupported: actions").into_response()),
+        run: |_, _| Err(OtgError::new(501, "unsupported: actions")),
     },
-    OtgRoute {
+    Operation {
+        name: "GetMetrics",
+        method: Method::POST,
         path: "/monitor/metrics",
-        handler: || {
-            post(async |otg: State<Otg>, body: Bytes| {
-                answer(otg, move |otg| {
-                    otg.metrics(&wb_otg::read_metrics(&document(&body)?)?)
-                })
-                .await
-            })
+        run: |otg, body| {
+            let request = wb_otg::read_metrics(&wb_otg::read_document(body)?)?;
+            otg.metrics(&request)
         },
     },
-    OtgRoute {
+    Operation {
+        name: "GetStates",
+        method: Method::POST,
         path: "/monitor/states",
-        handler: || {
-            post(async |otg: State<Otg>, body: Bytes| {
-                answer(otg, move |otg| {
-                    otg.states(&wb_otg::read_states(&document(&body)?)?)
-                })
-                .await
-            })
+        run: |otg, body| {
+            let request = wb_otg::read_states(&wb_otg::read_document(body)?)?;
+            otg.states(&request).map(Answer::Document)
         },
     },
-    OtgRoute {
+    Operation {
+        name: "GetCapture",
+        method: Method::POST,
         path: "/monitor/capture",
-        handler: || post(capture),
+        run: |otg, body| {
+            let port = wb_otg::read_capture(&wb_otg::read_document(body)?)?;
+            otg.captured(&port).map(Answer::File)
+        },
     },
-    OtgRoute {
+    Operation {
+        name: "GetVersion",
+        method: Method::GET,
         path: "/capabilities/version",
-        handler: || get(async || Json(wb_otg::version(env!("CARGO_PKG_VERSION")))),
+        run: |_, _| {
+            let version = wb_otg::version(env!("CARGO_PKG_VERSION"));
+            Ok(Answer::Document(version))
+        },
     },
 ];
 
 /// Paths of versions before 0.12, and others that no version has.
 const UNKNOWN: [&str; 3] = ["/control/{*rest}", "/results/{*rest}", "/monitor/{*rest}"];
 
+/// Returns true for a path at which OTG clients expect errors in their form.
+pub(crate) fn is_otg(path: &str) -> bool {
+    let mut roots = UNKNOWN.iter().filter_map(|path| path.split('{').next());
+    OPERATIONS.iter().any(|known| known.path == path) || roots.any(|root| path.starts_with(root))
+}
+
 /// The router for OTG clients.
 pub(crate) fn router(otg: &Otg, access: &Access) -> Router<App> {
     let mut router = Router::<Otg>::new();
-    let known = ROUTES.iter().map(|route| {
-        let refused = async || OtgError::new(405, "this method is not known here").into_response();
-        (route.path, (route.handler)().fallback(refused))
-    });
+    let mut known: Vec<(&str, MethodRouter<Otg>)> = Vec::new();
+    for operation in &OPERATIONS {
+        let Ok(method) = MethodFilter::try_from(operation.method.clone()) else {
+            continue;
+        };
+        let handler = async move |State(otg): State<Otg>, body: Bytes| {
+            http_answer(otg.carry_out(operation, body).await)
+        };
+        match known.iter_mut().find(|(path, _)| *path == operation.path) {
+            Some((_, handlers)) => *handlers = std::mem::take(handlers).on(method, handler),
+            None => known.push((operation.path, MethodRouter::new().on(method, handler))),
+        }
+    }
+    let refused = async || OtgError::new(405, "this method is not known here").into_response();
+    let known = known.into_iter();
+    let known = known.map(|(path, handlers)| (path, handlers.fallback(refused)));
     let unknown = UNKNOWN.map(|path| (path, any(unknown)));
     for (path, handler) in known.chain(unknown) {
         let clients = (otg.clone(), access.clone());
@@ -128,37 +160,29 @@ pub(crate) fn router(otg: &Otg, access: &Access) -> Router<App> {
     router.with_state(otg.clone())
 }
 
-fn document(body: &Bytes) -> OtgResult<Value> {
-    let error = |e: serde_json::Error| OtgError::new(400, format!("the body is not JSON: {e}"));
-    serde_json::from_slice(body).map_err(error)
-}
-
-/// Does work that waits, outside of the threads that serve requests.
-async fn blocking<T: Send + 'static>(
-    State(otg): State<Otg>,
-    work: impl FnOnce(&Inner) -> OtgResult<T> + Send + 'static,
-) -> OtgResult<T> {
-    let done = tokio::task::spawn_blocking(move || work(&otg.0)).await;
-    done.unwrap_or_else(|_| Err(OtgError::internal("a defect of the program")))
-}
-
-async fn answer(
-    otg: State<Otg>,
-    work: impl FnOnce(&Inner) -> OtgResult<Value> + Send + 'static,
-) -> Response {
-    match blocking(otg, work).await {
-        Ok(value) => Json(value).into_response(),
-        Err(error) => error.into_response(),
+impl Otg {
+    /// Carries out an operation outside of the threads that serve requests, because it may wait.
+    pub(super) async fn carry_out(
+        self,
+        operation: &'static Operation,
+        body: Bytes,
+    ) -> OtgResult<Answer> {
+        let done = tokio::task::spawn_blocking(move || (operation.run)(&self.0, &body)).await;
+        done.unwrap_or_else(|_| Err(OtgError::internal("a defect of the program")))
     }
 }
 
-async fn capture(otg: State<Otg>, body: Bytes) -> Response {
-    let file = blocking(otg, move |otg| {
-        otg.captured(&wb_otg::read_capture(&document(&body)?)?)
-    });
-    let kind = [(header::CONTENT_TYPE, "application/octet-stream")];
-    match file.await {
-        Ok(bytes) => (StatusCode::OK, kind, bytes).into_response(),
+fn http_answer(answer: OtgResult<Answer>) -> Response {
+    match answer {
+        Ok(Answer::Document(value)) => Json(value).into_response(),
+        Ok(Answer::Text(text)) => {
+            let kind = [(header::CONTENT_TYPE, "application/json")];
+            (StatusCode::OK, kind, text).into_response()
+        }
+        Ok(Answer::File(bytes)) => {
+            let kind = [(header::CONTENT_TYPE, "application/octet-stream")];
+            (StatusCode::OK, kind, bytes).into_response()
+        }
         Err(error) => error.into_response(),
     }
 }

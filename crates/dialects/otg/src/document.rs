@@ -1,0 +1,117 @@
+//! JSON documents of clients.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+use crate::Problem;
+
+/// Reads a JSON document. A key that an object has twice is an error, because clients and servers would take different
+/// values.
+///
+/// # Errors
+/// Returns the reason, with its line and column.
+pub fn read_document(text: &[u8]) -> Result<Value, Problem> {
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    let value = UniqueKeys.deserialize(&mut reader);
+    let value = value.and_then(|value| reader.end().map(|()| value));
+    value.map_err(|error| Problem::new("", format!("the body is not valid JSON: {error}")))
+}
+
+/// Reads any value. Refuses an object that has a key twice.
+#[derive(Clone, Copy)]
+struct UniqueKeys;
+
+impl<'de> DeserializeSeed<'de> for UniqueKeys {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for UniqueKeys {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(self)? {
+            list.push(item);
+        }
+        Ok(list.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            if object.contains_key(&key) {
+                return Err(A::Error::custom(format!("duplicate key \"{key}\"")));
+            }
+            object.insert(key, entries.next_value_seed(self)?);
+        }
+        Ok(object.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn documents_are_read_as_they_are() {
+        let text =
+            br#" {"a": [1, -2, 2.5, 1e3, null, true, "x"], "b": {}, "c": 18446744073709551615} "#;
+        let expected = json!({"a": [1, -2, 2.5, 1000.0, null, true, "x"], "b": {}, "c": u64::MAX});
+        assert_eq!(read_document(text), Ok(expected));
+    }
+
+    #[test]
+    fn documents_with_errors_are_refused_with_the_place() {
+        let error = |text: &str| read_document(text.as_bytes()).unwrap_err().to_string();
+        let twice = error("{\"flows\": [{\"name\": 1,\n \"name\": 2}]}");
+        assert!(
+            twice.contains("duplicate key \"name\" at line 2"),
+            "{twice}"
+        );
+        for text in ["", "{", "{} {}", "[1,]", "nul", "\u{1}"] {
+            assert!(error(text).contains("line 1"), "{text}");
+        }
+        let deep = "[".repeat(10_000);
+        assert!(error(&deep).contains("recursion limit"));
+    }
+}
