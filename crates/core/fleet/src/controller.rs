@@ -181,12 +181,8 @@ pub enum Action {
 pub struct Shown {
     /// Number of the interval, from 1.
     pub k: u64,
-    /// Merged snapshot.
+    /// Merged snapshot, with the hosts that are late or lost.
     pub snapshot: Snapshot,
-    /// Hosts of the run without a snapshot of this interval. Their last counts are in the totals.
-    pub late: Vec<String>,
-    /// Hosts that are lost. Their last counts are in the totals.
-    pub lost: Vec<String>,
 }
 
 /// Result of a run, for the report.

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+mod choose;
 pub mod clock;
 pub mod controller;
 pub mod leader;
@@ -17,6 +18,7 @@ pub mod merge;
 pub mod message;
 pub mod place;
 mod share;
+pub mod split;
 pub mod subjects;
 
 pub use lease::Lease;

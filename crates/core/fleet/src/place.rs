@@ -1,13 +1,17 @@
 //! Placing: which host carries out which jobs of a plan.
 //!
-//! A job belongs to the hosts of its ports. The part of a host has its jobs and all ports of these jobs, including those
+//! A job belongs to the hosts of its ports, or to the host that it names. Labels are replaced by hosts first, and jobs
+//! with `share` are split. The part of a host has its jobs and all ports of these jobs, including those
 //! on other hosts. Criteria stay with the controller, which judges once, on the figures of all hosts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wb_model::{JobKind, Plan, PortPlan};
+use wb_model::{HostChoice, Plan, PortPlan, load::LoadEnd, powers::Power, units::Span};
 
-use crate::message::{Direction, PROTOCOL, PartFile, Problem, Registration};
+use crate::{
+    choose::choose,
+    message::{Direction, PROTOCOL, PartFile, Problem, Registration, RowShare},
+};
 
 /// Maximum number of flows of a direction between two hosts: the sender reports the frames of each flow.
 pub const MOST_FLOWS_BETWEEN_HOSTS: u32 = 1_000_000;
@@ -19,8 +23,6 @@ pub struct Part {
     pub plan: Plan,
     /// Files that the part reads.
     pub files: Vec<PartFile>,
-    /// Names of its jobs in messages.
-    pub jobs: Vec<String>,
 }
 
 /// Plan with a host for each job.
@@ -55,9 +57,19 @@ pub fn place(
     if let Err(what) = plan.number_flows(first) {
         problems.push(Problem::new("first_flow", what));
     }
+    let shared = choose(&mut plan, registrations, &mut problems);
     let placing = Placing::new(&plan, &mut problems);
     let directions = placing.directions(&mut problems);
-    let parts = placing.parts();
+    let mut parts = placing.parts();
+    for (host, file, index, of) in shared {
+        let files = parts
+            .get_mut(&host)
+            .into_iter()
+            .flat_map(|part| &mut part.files);
+        for own in files.filter(|own| own.name == file) {
+            own.rows = Some(RowShare { index, of });
+        }
+    }
     let warnings = check_hosts(parts.keys(), registrations, &mut problems);
     match problems.is_empty() {
         true => Ok(Placement {
@@ -86,6 +98,28 @@ impl<'a> Placing<'a> {
                 }
                 None => problems.push(Problem::new(port.title(), "has no host; write HOST:PORT")),
             }
+        }
+        let nowhere = "has no host; write host = \"NAME\"";
+        let without = |word: &str, count: usize, has_host: &dyn Fn(usize) -> bool| {
+            let without = (0..count).filter(|n| !has_host(*n));
+            let places = without.map(|n| Problem::new(format!("{word} {}", n + 1), nowhere));
+            places.collect::<Vec<_>>()
+        };
+        let (http, sockets, probes) = (&plan.http_jobs, &plan.sockets, &plan.probes);
+        let has_host = |n: usize| http[n].host.is_some() || http[n].port.is_some();
+        problems.extend(without("http", http.len(), &has_host));
+        problems.extend(without("socket", sockets.len(), &|n| {
+            sockets[n].host.is_some()
+        }));
+        problems.extend(without("probe", probes.len(), &|n| {
+            probes[n].host.is_some()
+        }));
+        if plan
+            .socket_server
+            .as_ref()
+            .is_some_and(|job| job.host.is_none())
+        {
+            problems.push(Problem::new("socket_server", nowhere));
         }
         Self { plan, hosts }
     }
@@ -125,38 +159,48 @@ impl<'a> Placing<'a> {
     fn parts(&self) -> BTreeMap<String, Part> {
         let plan = self.plan;
         let mut parts: BTreeMap<&str, Plan> = BTreeMap::new();
-        let mut add = |ports: &[&Option<String>], job: &dyn Fn(&mut Plan)| {
-            let hosts = ports.iter().filter_map(|port| self.host(port.as_ref()));
+        let mut put = |hosts: &[Option<&'a str>], job: &dyn Fn(&mut Plan)| {
+            let hosts = hosts.iter().flatten().copied();
             for host in BTreeSet::from_iter(hosts) {
                 job(parts.entry(host).or_insert_with(|| without_jobs(plan)));
             }
         };
+        let at = |port: &String| [self.host(Some(port))];
         for job in &plan.traffic {
-            add(&[&job.tx, &job.rx], &|part| part.traffic.push(job.clone()));
+            let ends = [&job.tx, &job.rx].map(|port| self.host(port.as_ref()));
+            put(&ends, &|part| part.traffic.push(job.clone()));
         }
         for job in &plan.devices {
-            add(&[&Some(job.port.clone())], &|part| {
-                part.devices.push(job.clone())
-            });
+            put(&at(&job.port), &|part| part.devices.push(job.clone()));
         }
         for job in &plan.watches {
-            add(&[&Some(job.port.clone())], &|part| {
-                part.watches.push(job.clone())
-            });
+            put(&at(&job.port), &|part| part.watches.push(job.clone()));
         }
         for job in &plan.captures {
-            let ports: Vec<Option<String>> = job.ports.iter().cloned().map(Some).collect();
-            add(&ports.iter().collect::<Vec<_>>(), &|part| {
-                part.captures.push(job.clone())
-            });
+            let hosts: Vec<_> = job.ports.iter().map(|port| self.host(Some(port))).collect();
+            put(&hosts, &|part| part.captures.push(job.clone()));
         }
         for job in &plan.loads {
-            add(&[&Some(job.port.clone())], &|part| {
-                part.loads.push(job.clone())
-            });
+            put(&at(&job.port), &|part| part.loads.push(job.clone()));
         }
         for job in &plan.http_jobs {
-            add(&[&job.port], &|part| part.http_jobs.push(job.clone()));
+            let own = self.host(job.port.as_ref()).or_else(|| name_of(&job.host));
+            put(&[own], &|part| part.http_jobs.push(job.clone()));
+        }
+        for job in &plan.sockets {
+            put(&[name_of(&job.host)], &|part| {
+                part.sockets.push(job.clone())
+            });
+        }
+        if let Some(job) = &plan.socket_server {
+            put(&[name_of(&job.host)], &|part| {
+                part.socket_server = Some(job.clone())
+            });
+        }
+        for probe in &plan.probes {
+            put(&[name_of(&probe.host)], &|part| {
+                part.probes.push(probe.clone())
+            });
         }
         let ports: BTreeMap<&str, &PortPlan> =
             plan.ports.iter().map(|port| (&*port.name, port)).collect();
@@ -164,16 +208,33 @@ impl<'a> Placing<'a> {
             let used = used_ports(&plan);
             let used = used.iter().filter_map(|name| ports.get(&**name).copied());
             plan.ports = used.cloned().collect();
-            let kinds = plan.kinds().map(JobKind::name);
             let part = Part {
-                jobs: kinds.map(str::to_owned).collect(),
-                files: Vec::new(),
+                files: files_of(&plan),
                 plan: plan.of_host(host),
             };
             (host.to_owned(), part)
         };
         parts.into_iter().map(part).collect()
     }
+}
+
+/// Name of a chosen host.
+fn name_of(choice: &Option<HostChoice>) -> Option<&str> {
+    choice.as_ref()?.name()
+}
+
+/// Files that a plan reads. The file of a port and a Unix socket belong to the host.
+fn files_of(plan: &Plan) -> Vec<PartFile> {
+    let reads = plan.powers().into_iter().filter(|used| {
+        let is_file = matches!(used.power, Power::Reads | Power::Scripts);
+        is_file && !used.place.ends_with(", locator") && !used.place.ends_with(", unix")
+    });
+    let names: BTreeSet<String> = reads.map(|used| used.value).collect();
+    let file = |name| PartFile {
+        name,
+        ..PartFile::default()
+    };
+    names.into_iter().map(file).collect()
 }
 
 /// Checks that each host is registered and speaks this protocol. Returns warnings about versions.
@@ -187,7 +248,8 @@ fn check_hosts<'a>(
         .map(|known| (&*known.host, known))
         .collect();
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for host in hosts {
+    // Labels that no host has are a problem already.
+    for host in hosts.filter(|host| !host.starts_with('{')) {
         match known.get(&**host) {
             None => problems.push(Problem::new(&**host, "no agent of this name is registered")),
             Some(known) if known.protocol != PROTOCOL => {
@@ -209,6 +271,53 @@ fn check_hosts<'a>(
         "the hosts have different versions: {}",
         all.join("; ")
     )]
+}
+
+/// Time from the start of a run to the planned end of its last job with its drain, in ns. `None` if a job ends by other
+/// means than its duration.
+#[must_use]
+pub fn planned_ns(plan: &Plan) -> Option<u64> {
+    let ns = Span::as_nanos;
+    let sum = |spans: &[u64]| spans.iter().fold(0, |sum: u64, ns| sum.saturating_add(*ns));
+    let traffic = plan.traffic.iter().map(|job| {
+        Some(sum(&[
+            ns(job.start),
+            job.lead_ns(),
+            ns(job.duration?),
+            ns(job.drain),
+        ]))
+    });
+    // Servers, captures and probes end with the other jobs.
+    let clients = plan.loads.iter().filter(|job| job.end == LoadEnd::Client);
+    let clients = clients.map(|job| {
+        let shape = &job.shape;
+        let all = sum(&[
+            ns(shape.wait),
+            ns(shape.ramp),
+            ns(shape.duration),
+            ns(shape.drain),
+        ]);
+        (shape.duration > Span::default()).then_some(all)
+    });
+    let http = plan.http_jobs.iter();
+    let http = http.map(|job| Some(sum(&[ns(job.ends_after()?), ns(job.timeout)])));
+    let others = plan.devices.len() + plan.watches.len() + plan.sockets.len();
+    let ends: Option<Vec<u64>> = traffic.chain(clients).chain(http).collect();
+    ends?.into_iter().max().filter(|_| others == 0)
+}
+
+/// Longest drain of a job in ns.
+#[must_use]
+pub fn drain_ns(plan: &Plan) -> u64 {
+    let traffic = plan.traffic.iter().map(|job| job.drain);
+    let loads = plan.loads.iter().map(|job| job.shape.drain);
+    let http = plan.http_jobs.iter().map(|job| job.timeout);
+    traffic
+        .chain(loads)
+        .chain(http)
+        .max()
+        .unwrap_or_default()
+        .as_nanos()
 }
 
 /// Settings of a plan without its ports, jobs and criteria.
@@ -244,4 +353,220 @@ fn used_ports(plan: &Plan) -> BTreeSet<String> {
         .chain(loads)
         .chain(http)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use wb_model::units::AddressRange;
+
+    use super::*;
+    use crate::message::RegisteredPort;
+
+    fn agent(host: &str, rack: &str, ports: &[(&str, u64)]) -> Registration {
+        let ports = ports.iter().map(|(locator, speed)| RegisteredPort {
+            locator: (*locator).to_owned(),
+            speed_bps: Some(*speed),
+            up: true,
+            ..RegisteredPort::default()
+        });
+        Registration {
+            host: host.to_owned(),
+            protocol: PROTOCOL,
+            ports: ports.collect(),
+            labels: [("rack".to_owned(), rack.to_owned())].into(),
+            ..Registration::default()
+        }
+    }
+
+    fn agents() -> Vec<Registration> {
+        let ports = [("eth1", 10_000_000_000), ("eth2", 25_000_000_000)];
+        vec![
+            agent("h3", "r1", &ports),
+            agent("h1", "r1", &ports),
+            agent("h2", "r1", &[("eth1", 10_000_000_000)]),
+            agent("h9", "r2", &ports),
+        ]
+    }
+
+    fn placed(text: &str) -> Result<Placement, Vec<Problem>> {
+        place(&text.parse_plan(), &agents(), 1000)
+    }
+
+    trait ParsePlan {
+        fn parse_plan(&self) -> Plan;
+    }
+
+    impl ParsePlan for str {
+        fn parse_plan(&self) -> Plan {
+            serde_json::from_str(self).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_part_has_the_jobs_of_its_host_and_all_their_ports() {
+        let placement = placed(
+            r#"{"port": [{"name": "a", "locator": "h1:eth1"}, {"name": "b", "locator": "h2:eth1"},
+                         {"name": "c", "locator": "h9:eth1"}],
+                "traffic": [{"name": "t1", "tx": "a", "rx": "b", "bidir": true, "stream": [{"flows": 8}]},
+                            {"name": "t2", "tx": "b", "rx": "c", "stream": [{"flows": 4}]}],
+                "criteria": ["loss<=0%"]}"#,
+        )
+        .unwrap();
+        let names = |host: &str| {
+            let part = &placement.parts[host].plan;
+            let jobs = part
+                .traffic
+                .iter()
+                .map(|job| (job.name.clone(), job.first_flow));
+            let ports = part.ports.iter().map(|port| port.locator.to_string());
+            (jobs.collect::<Vec<_>>(), ports.collect::<Vec<_>>())
+        };
+        let (t1, t2) = (("t1".to_owned(), Some(1000)), ("t2".to_owned(), Some(1016)));
+        assert_eq!(names("h1").0, std::slice::from_ref(&t1));
+        assert_eq!(names("h1").1, ["eth1", "h2:eth1"]);
+        assert_eq!(names("h2").0, [t1, t2.clone()]);
+        assert_eq!(names("h9").0, [t2]);
+        assert!(placement.parts["h2"].plan.criteria.is_empty());
+        assert_eq!(placement.plan.criteria.len(), 1);
+        let directions = placement.directions.iter();
+        let directions = directions.map(|d| (&*d.name, &*d.from, &*d.to, d.first_flow, d.flows));
+        assert_eq!(
+            directions.collect::<Vec<_>>(),
+            [
+                ("t1 forward", "h1", "h2", 1000, 8),
+                ("t1 back", "h2", "h1", 1008, 8),
+                ("t2", "h2", "h9", 1016, 4),
+            ]
+        );
+    }
+
+    #[test]
+    fn labels_choose_free_ports_of_the_lowest_hosts() {
+        let placement = placed(
+            r#"{"port": [{"name": "a", "locator": "{rack=r1,speed=25g}:any"},
+                         {"name": "b", "locator": "{rack=r1,speed=25g}:any"},
+                         {"name": "c", "locator": "{rack=r1}:xdp:eth1"}],
+                "traffic": [{"tx": "a", "rx": "b", "stream": [{}]}, {"tx": "a", "rx": "c", "stream": [{}]}]}"#,
+        )
+        .unwrap();
+        let locators = placement
+            .plan
+            .ports
+            .iter()
+            .map(|port| port.locator.to_string());
+        assert_eq!(
+            locators.collect::<Vec<_>>(),
+            ["h1:eth2", "h3:eth2", "h1:xdp:eth1"]
+        );
+    }
+
+    #[test]
+    fn all_problems_come_at_once() {
+        let problems = placed(
+            r#"{"port": [{"name": "a", "locator": "eth1"}, {"name": "b", "locator": "h7:eth1"},
+                         {"name": "c", "locator": "{rack=r3}:any"}],
+                "traffic": [{"tx": "a", "rx": "b", "stream": [{}]}, {"tx": "c", "rx": "b", "stream": [{}]}],
+                "http": [{"url": "http://198.18.0.1/"}], "probe": [{"kind": "ipvs", "host": "{rack=r3}"}]}"#,
+        )
+        .unwrap_err();
+        let text = problems.iter().map(|p| format!("{}: {}", p.place, p.what));
+        assert_eq!(
+            text.collect::<Vec<_>>(),
+            [
+                "port c: no agent has a free port {rack=r3}:any",
+                "probe 1, host: no agent has the labels {rack=r3}",
+                "port a: has no host; write HOST:PORT",
+                "http 1: has no host; write host = \"NAME\"",
+                "h7: no agent of this name is registered",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_load_is_shared_by_hosts_with_a_port_each() {
+        let placement = placed(
+            r#"{"port": [{"name": "a", "locator": "{rack=r1}:eth1"}],
+                "load": [{"name": "web", "port": "a", "share": 3, "clients": ["10.0.0.1-10.0.0.8"],
+                          "servers": ["10.1.0.1"], "rate": {"cps": 1000}}]}"#,
+        )
+        .unwrap();
+        let of = |host: &str| {
+            let load = &placement.parts[host].plan.loads[0];
+            let clients = load.clients.iter().map(AddressRange::to_string);
+            (
+                load.name.clone(),
+                load.rate.cps,
+                clients.collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(
+            of("h1"),
+            ("web h1".into(), Some(334), vec!["10.0.0.1-10.0.0.3".into()])
+        );
+        assert_eq!(
+            of("h2"),
+            ("web h2".into(), Some(333), vec!["10.0.0.4-10.0.0.6".into()])
+        );
+        assert_eq!(
+            of("h3"),
+            ("web h3".into(), Some(333), vec!["10.0.0.7-10.0.0.8".into()])
+        );
+        assert_eq!(
+            placement.parts["h3"].plan.ports[0].locator.to_string(),
+            "eth1"
+        );
+    }
+
+    #[test]
+    fn the_lines_of_a_file_are_shared_and_other_files_are_whole() {
+        let placement = placed(
+            r#"{"http": [{"url": "http://198.18.0.1/", "host": "{rack=r1}", "share": 2, "connections": 5,
+                          "data": "users.csv", "tls": {"authorities": "ca.pem"}}]}"#,
+        )
+        .unwrap();
+        assert_eq!(placement.parts.keys().collect::<Vec<_>>(), ["h1", "h2"]);
+        let part = &placement.parts["h2"];
+        assert_eq!(part.plan.http_jobs[0].connections, 2);
+        assert_eq!(part.plan.http_jobs[0].host, None);
+        let rows = part.files.iter().map(|file| (&*file.name, file.rows));
+        let second = Some(RowShare { index: 1, of: 2 });
+        assert_eq!(
+            rows.collect::<Vec<_>>(),
+            [("ca.pem", None), ("users.csv", second)]
+        );
+    }
+
+    #[test]
+    fn a_run_ends_as_planned_if_all_its_jobs_do() {
+        let traffic = r#"{"traffic": [{"duration": "10s", "ramp": "1s", "drain": "500ms"}, {"duration": "2s", "start": "3s"}]"#;
+        let plan = format!("{traffic}}}").parse_plan();
+        assert_eq!(planned_ns(&plan), Some(11_500_000_000));
+        assert_eq!(drain_ns(&plan), 500_000_000);
+        let plan = format!(r#"{traffic}, "http": [{{"duration": "20s", "timeout": "3s"}}]}}"#)
+            .parse_plan();
+        assert_eq!(planned_ns(&plan), Some(23_000_000_000));
+        let plan = format!(r#"{traffic}, "http": [{{"amount": 5}}]}}"#).parse_plan();
+        assert_eq!(planned_ns(&plan), None);
+        assert_eq!(planned_ns(&Plan::default()), None);
+    }
+
+    #[test]
+    fn different_versions_are_a_warning_and_another_protocol_is_a_problem() {
+        let plan = r#"{"port": [{"name": "a", "locator": "h1:eth1"}, {"name": "b", "locator": "h2:eth1"}],
+                       "traffic": [{"tx": "a", "rx": "b", "stream": [{}]}]}"#;
+        let mut agents = agents();
+        agents[1].version = "0.1.0".to_owned();
+        agents[2].version = "0.0.9".to_owned();
+        let placement = place(&plan.parse_plan(), &agents, 1).unwrap();
+        assert_eq!(
+            placement.warnings,
+            ["the hosts have different versions: 0.0.9 on h2; 0.1.0 on h1"]
+        );
+        agents[1].protocol = 0;
+        let problems = place(&plan.parse_plan(), &agents, 1).unwrap_err();
+        assert_eq!(
+            problems[0].what,
+            "the agent speaks protocol 0; this controller speaks 1"
+        );
+    }
 }

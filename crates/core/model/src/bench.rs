@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     criteria::parse_share,
+    hosts::HostChoice,
     load::LoadTransport,
     locator::Locator,
     plan::{Plan, Procedure},
@@ -187,6 +188,9 @@ pub struct ProbePlan {
     /// First word of the counter names. Empty: the kind.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
+    /// Host of a fleet that runs the command: a name, or labels such as `{rack=r1}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostChoice>,
     /// Network namespace in which the command runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,

@@ -1,6 +1,7 @@
 //! Numbers of flows in test tags. They follow from the plan alone, so all hosts of a fleet agree on them.
 
 use crate::{
+    hosts::HostChoice,
     plan::{Plan, Stream, TagKind, TrafficJob},
     stream::PAST_LAST_FLOW,
 };
@@ -145,7 +146,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The part of the plan that a host carries out: the jobs that use its ports, and all ports of these jobs. The ports
+    /// The part of the plan that a host carries out: the jobs that use its ports or name it, and all ports of these jobs. The ports
     /// of the host lose the name of the host; those of other hosts keep it. Ports without a host belong to the host.
     /// Criteria are removed, because they judge the whole plan.
     #[must_use]
@@ -163,8 +164,22 @@ impl Plan {
         part.devices.retain(|job| is_own(&job.port));
         part.watches.retain(|job| is_own(&job.port));
         part.loads.retain(|job| is_own(&job.port));
+        let is_here = |choice: &Option<HostChoice>| {
+            choice
+                .as_ref()
+                .is_none_or(|choice| choice.name() == Some(host))
+        };
         part.http_jobs
-            .retain(|job| job.port.as_ref().is_none_or(is_own));
+            .retain(|job| job.port.as_ref().is_none_or(is_own) && is_here(&job.host));
+        part.sockets.retain(|job| is_here(&job.host));
+        part.probes.retain(|probe| is_here(&probe.host));
+        part.socket_server = part.socket_server.filter(|job| is_here(&job.host));
+        let http = part.http_jobs.iter_mut().map(|job| &mut job.host);
+        let sockets = part.sockets.iter_mut().map(|job| &mut job.host);
+        let probes = part.probes.iter_mut().map(|probe| &mut probe.host);
+        let server = part.socket_server.iter_mut().map(|job| &mut job.host);
+        let hosts = http.chain(sockets).chain(probes).chain(server);
+        hosts.for_each(|choice| *choice = None);
         for job in &mut part.captures {
             job.ports.retain(is_own);
         }

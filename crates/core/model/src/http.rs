@@ -5,7 +5,10 @@ use std::net::IpAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::units::{AddressRange, Span};
+use crate::{
+    hosts::HostChoice,
+    units::{AddressRange, Span},
+};
 
 mod carried;
 pub mod figures;
@@ -41,6 +44,13 @@ pub struct HttpJob {
     /// are `sources` (default 198.18.1.2 or 2001:2:0:1::2), and the gateway of the port is their next hop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
+    /// Host of a fleet that runs the job, unless it has a `port`: a name, or labels such as `{rack=r1}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostChoice>,
+    /// Number of hosts with the labels of `host` among which the job is split, 1 to 1000: its connections, `rate`,
+    /// `amount`, the lines of `data`, and the addresses of `sources`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<u32>,
     /// Requests to send. Empty: a GET of the URL.
     #[serde(rename = "request", skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<HttpCall>,
@@ -140,6 +150,8 @@ impl Default for HttpJob {
             name: String::new(),
             url: String::new(),
             port: None,
+            host: None,
+            share: None,
             requests: Vec::new(),
             headers: Vec::new(),
             data: None,

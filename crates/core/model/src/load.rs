@@ -27,6 +27,10 @@ pub struct LoadJob {
     pub name: String,
     /// Name of the port. Its gateway is the next hop of all frames.
     pub port: String,
+    /// Client: number of hosts among which the load is split, 1 to 1000: its rates and the addresses of `clients`. The
+    /// locator of the port then has labels of hosts: `{rack=r1}:any`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<u32>,
     /// Hardware address of the gateway, if it does not answer (default: resolved by ARP or neighbour discovery).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway_mac: Option<Mac>,
@@ -114,6 +118,7 @@ impl Default for LoadJob {
         Self {
             name: String::new(),
             port: String::new(),
+            share: None,
             gateway_mac: None,
             end: LoadEnd::Client,
             transport: LoadTransport::Tcp,

@@ -2,7 +2,10 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::units::{ParseUnitError, string_serde};
+use crate::{
+    hosts::HostChoice,
+    units::{ParseUnitError, string_serde},
+};
 
 /// Driver: a method to send and receive frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,7 +48,7 @@ impl Driver {
 /// Port as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Locator {
-    /// Host of the port in a fleet; `None` is this host.
+    /// Host of the port in a fleet: its name, or labels such as `{rack=r1}`; `None` is this host.
     pub host: Option<String>,
     /// Requested driver; `None` selects the best one that works.
     pub driver: Option<Driver>,
@@ -92,7 +95,7 @@ const FORMS: &str = "a port: IF, NODE/IF, xdp:IF, packet:IF, live:IF, memory:NAM
 const MAX_HOST: usize = 63;
 
 /// Returns true if a word is the name of a host: 1 to 63 lower-case letters, digits and hyphens, and not a driver.
-fn is_host(word: &str) -> bool {
+pub(crate) fn is_host(word: &str) -> bool {
     let is_allowed = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-');
     (1..=MAX_HOST).contains(&word.len())
         && word.bytes().all(is_allowed)
@@ -124,6 +127,13 @@ impl FromStr for Locator {
     type Err = ParseUnitError;
 
     fn from_str(text: &str) -> Result<Self, ParseUnitError> {
+        if let Some((labels, port)) = text.split_once("}:").filter(|_| text.starts_with('{')) {
+            let host = format!("{labels}}}").parse::<HostChoice>()?;
+            return Ok(Self {
+                host: Some(host.to_string()),
+                ..Self::without_host(port, text)?
+            });
+        }
         match text.split_once(':') {
             Some((host, port)) if is_host(host) && !is_pci_address(text) => Ok(Self {
                 host: Some(host.to_owned()),
@@ -228,6 +238,8 @@ mod tests {
             "h1:xdp:eth0",
             "rack-1:packet:wb-pair-a/a0",
             "h1:memory:x",
+            "{rack=r1,speed=25g}:any",
+            "{rack=r1}:xdp:eth2",
             "h1:file:/a/b:c.pcap",
         ] {
             assert_eq!(text.parse::<Locator>().unwrap().to_string(), text);
@@ -238,6 +250,7 @@ mod tests {
             ":eth0",
             "h1:",
             "h1:h2:eth0",
+            "{rack}:eth0",
             "h_1:eth0",
             "/a0",
             "a/",

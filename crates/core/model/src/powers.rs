@@ -248,22 +248,22 @@ mod tests {
         load[].shape.duration load[].shape.drain load[].shape.profile[].at load[].tcp.retransmit
         load[].tcp.connect_timeout load[].tcp.response_timeout load[].tcp.close_timeout load[].tcp.idle_timeout
         load[].tcp.time_wait
-        http[].name http[].port http[].request[].name http[].request[].method http[].request[].path
+        http[].name http[].port http[].host http[].request[].name http[].request[].method http[].request[].path
         http[].request[].headers[] http[].request[].body http[].headers[] http[].duration http[].warm_up
         http[].rate[].time http[].patience http[].timeout http[].connect_timeout http[].first_byte_timeout
         http[].tls.server_name http[].sources[] http[].check.body http[].check.header http[].script.arguments[]
-        socket[].name socket[].control.local socket[].control.passphrase socket[].data.local socket[].duration
+        socket[].name socket[].host socket[].control.local socket[].control.passphrase socket[].data.local socket[].duration
         socket[].wait socket[].local.burst_interval socket[].local.congestion socket[].remote.burst_interval
         socket[].remote.congestion socket[].remote.fill_file socket[].timeout socket[].client_ports socket[].omit
         socket[].interim socket[].warm_up
-        socket_server.listen socket_server.passphrase socket_server.idle socket_server.user
-        probe[].name probe[].node probe[].interfaces[] probe[].counters.* probe[].gauges.* probe[].timeout
+        socket_server.host socket_server.listen socket_server.passphrase socket_server.idle socket_server.user
+        probe[].name probe[].host probe[].node probe[].interfaces[] probe[].counters.* probe[].gauges.* probe[].timeout
         procedure.lb.client.addresses[] procedure.lb.client.gateway procedure.lb.client.hosts[]
         procedure.lb.client.ports procedure.lb.client.peers[] procedure.lb.server.addresses[]
         procedure.lb.server.gateway procedure.lb.server.hosts[] procedure.lb.server.ports procedure.lb.server.peers[]
         procedure.lb.device.name procedure.lb.device.service[] procedure.lb.device.ports
         procedure.lb.device.state_timeout procedure.lb.device.every procedure.lb.device.must_not_rise[]
-        procedure.lb.device.probe[].name procedure.lb.device.probe[].node procedure.lb.device.probe[].interfaces[]
+        procedure.lb.device.probe[].name procedure.lb.device.probe[].host procedure.lb.device.probe[].node procedure.lb.device.probe[].interfaces[]
         procedure.lb.device.probe[].counters.* procedure.lb.device.probe[].gauges.* procedure.lb.device.probe[].timeout
         procedure.lb.times.trial procedure.lb.times.confirm procedure.lb.times.ramp procedure.lb.times.drain
         procedure.lb.times.budget procedure.lb.test[].flows procedure.lb.test[].max procedure.lb.test[].start

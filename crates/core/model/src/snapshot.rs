@@ -90,6 +90,15 @@ pub struct Snapshot {
     /// Last values from the probes of the device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<ProbeLive>,
+    /// Planned time of the snapshot by the wall clock, in ns since 1970; in runs over several hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_wall_ns: Option<u64>,
+    /// Hosts that were lost in the run. Their last counts are in the totals.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts_lost: Vec<String>,
+    /// Hosts of the run without counts of this interval. Their last counts are in the totals.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts_late: Vec<String>,
 }
 
 impl Snapshot {
@@ -117,6 +126,9 @@ impl Snapshot {
             captures: BTreeMap::new(),
             bench: None,
             probes: Vec::new(),
+            at_wall_ns: None,
+            hosts_lost: Vec::new(),
+            hosts_late: Vec::new(),
         }
     }
 }

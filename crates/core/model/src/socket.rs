@@ -7,7 +7,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::units::{PortRange, Span};
+use crate::{
+    hosts::HostChoice,
+    units::{PortRange, Span},
+};
 
 pub mod figures;
 mod problems;
@@ -30,6 +33,9 @@ pub struct SocketJob {
     /// Name in the report. Default or empty: a word and its number.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
+    /// Host of a fleet that runs the test: a name, or labels such as `{rack=r1}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostChoice>,
     /// Test type (default `send`).
     pub test: SocketTest,
     /// Transport protocol (default `tcp`).
@@ -121,6 +127,7 @@ impl Default for SocketJob {
     fn default() -> Self {
         Self {
             name: String::new(),
+            host: None,
             test: SocketTest::Send,
             protocol: SocketProtocol::Tcp,
             socket_type: None,
@@ -570,6 +577,9 @@ impl Default for Confidence {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SocketServerJob {
+    /// Host of a fleet that runs the server: a name, or labels such as `{rack=r1}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostChoice>,
     /// Name or address to listen on; default: all addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<String>,
@@ -609,6 +619,7 @@ pub struct SocketServerJob {
 impl Default for SocketServerJob {
     fn default() -> Self {
         Self {
+            host: None,
             listen: None,
             family: Family::Any,
             port: CONTROL_PORT,

@@ -164,6 +164,7 @@ impl Plan {
         self.check_https(&mut found);
         self.check_criteria(&mut found);
         self.check_flow_numbers(&mut found);
+        self.check_job_hosts(&mut found);
         self.check_loads(&mut found);
         self.check_devices(&mut found);
         self.check_rings(&mut found);

@@ -238,10 +238,18 @@ impl Attended<'_> {
     }
 }
 
-/// Checks that all ports are on this host.
+/// Checks that all ports and jobs are on this host.
 fn check_hosts(plan: &Plan) -> Result<(), StartError> {
     let mut locators = plan.locators();
     let elsewhere = locators.find_map(|port| Some((port, port.host.as_ref()?)));
+    if let Some((place, host)) = plan.job_hosts().next() {
+        return Err(StartError::stream(
+            place,
+            format!(
+                "the job is for the host {host}; add `--fleet URL` to run the plan over several hosts"
+            ),
+        ));
+    }
     match elsewhere {
         None => Ok(()),
         Some((port, host)) => Err(StartError::stream(

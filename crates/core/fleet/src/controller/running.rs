@@ -281,13 +281,12 @@ impl Controller {
             })
         });
         let parts: Vec<HostSnap<'_>> = parts.collect();
-        let snapshot = merge(&parts, k.saturating_mul(interval), interval);
-        let shown = Shown {
-            k,
-            snapshot,
-            late,
-            lost: self.gone().collect(),
-        };
+        let mut snapshot = merge(&parts, k.saturating_mul(interval), interval);
+        let start = self.start.as_ref().map(|start| start.at_wall_ns);
+        snapshot.at_wall_ns = start.map(|at| at.saturating_add(k.saturating_mul(interval)));
+        snapshot.hosts_late = late;
+        snapshot.hosts_lost = self.gone().collect();
+        let shown = Shown { k, snapshot };
         self.actions.push(Action::Show(Box::new(shown)));
     }
 

@@ -191,7 +191,7 @@ fn a_broker_that_is_back_in_time_costs_two_intervals() {
         let late = world
             .shown
             .iter()
-            .filter(|(_, shown)| !shown.late.is_empty());
+            .filter(|(_, shown)| !shown.snapshot.hosts_late.is_empty());
         assert!(
             late.count() + (10 - world.shown.len()) <= 2,
             "{phase}\n{world:?}"
@@ -294,7 +294,12 @@ fn a_host_that_was_cut_off_delivers_its_share_later() {
 fn a_controller_that_stood_still_loses_no_interval() {
     let (world, _) = run(settings(), &[(3 * SECOND, Fault::Stall(0, 2_200 * MS))]);
     assert_eq!(world.shown.len(), 10, "{world:?}");
-    assert!(world.shown.iter().all(|(_, shown)| shown.lost.is_empty()));
+    assert!(
+        world
+            .shown
+            .iter()
+            .all(|(_, shown)| shown.snapshot.hosts_lost.is_empty())
+    );
     is_exact(&world, 0, "stalled");
     is_exact(&world, 1, "stalled");
 }

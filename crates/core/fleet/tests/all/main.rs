@@ -1,8 +1,12 @@
 //! Agents and controllers on a bus in memory, in virtual time.
 
+mod agents;
 mod barrier;
+mod clocks;
 mod engine;
 mod failures;
+mod merging;
+mod messages;
 mod scale;
 mod seeds;
 mod world;

@@ -1307,7 +1307,7 @@ impl World {
             let missing = shown.snapshot.missing_frames.unwrap_or(0);
             assert!(missing <= now.0, "{shown:?}");
             assert!(last.0 <= now.0, "the counts fall: {last:?} {shown:?}");
-            if shown.late.is_empty() && shown.lost.is_empty() {
+            if shown.snapshot.hosts_late.is_empty() && shown.snapshot.hosts_lost.is_empty() {
                 // The hosts read their counts at the same time, up to the error of their clocks.
                 let error = self.settings.pps / 1000 + 1;
                 assert!(

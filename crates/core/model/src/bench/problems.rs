@@ -62,7 +62,11 @@ impl LbPlan {
             rules! { found: time < least => place, "must be at least {least}, got {time}"; }
         }
         for (n, probe) in self.device.probes.iter().enumerate() {
-            check_probe(probe, &format!("device.probe {}", n + 1), found);
+            let place = format!("device.probe {}", n + 1);
+            check_probe(probe, &place, found);
+            rules! { found:
+                probe.host.is_some() => &place, "host is for runs over several hosts; a benchmark of a balancer uses ssh";
+            }
         }
         for (n, test) in self.tests.iter().enumerate() {
             let place = format!("test {} ({})", n + 1, test.metric.name());
