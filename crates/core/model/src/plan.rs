@@ -297,8 +297,8 @@ pub struct Stream {
     /// Name in the report. Default or empty: a word and its number.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Frame sizes with FCS: `64`, a range `64-1518`, `imix`, or weights `64:7,570:4,1518:1` (default: the smallest
-    /// that holds headers and tag, at least 64).
+    /// Frame sizes with FCS: `64`, a range `64-1518`, a sequence `64,128,256`, `imix`, or weights `64:7,570:4,1518:1`
+    /// (default: the smallest that holds headers and tag, at least 64).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<SizeModel>,
     /// Rate of this stream, over all its workers: `100kpps` or `100k`, `1.2mpps`, `10gbps` (layer 1), `9gbps-l2`,
@@ -312,7 +312,7 @@ pub struct Stream {
     /// Time of the first frame, relative to the start of the job (default 0).
     #[serde(skip_serializing_if = "is_default")]
     pub start: Span,
-    /// Frames per burst, sent back to back, one burst every `gap`, instead of a rate.
+    /// Frames per burst, sent back to back or at `rate` in frames per second, one burst every `gap`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(deserialize_with = "crate::units::count::optional_count")]
     pub burst: Option<u32>,
@@ -371,6 +371,10 @@ pub struct Stream {
     /// other headers, such as tunnels. Lengths and checksums that are 0 are filled in if the headers are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headers: Option<HexBytes>,
+    /// Offsets of checksums in `headers`, from the start of the frame, that are sent as the complement of the right
+    /// value: 24 is that of IPv4 without tags.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bad_checksums: Vec<u16>,
     /// Payload after the headers and the tag: hex digits, repeated to fill the frame (default: zeros).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<HexBytes>,
@@ -418,6 +422,7 @@ impl Default for Stream {
             tcp_flags: None,
             ethertype: None,
             headers: None,
+            bad_checksums: Vec::new(),
             payload: None,
             vary: Vec::new(),
             tag: TagKind::Wirebench,

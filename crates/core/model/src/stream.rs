@@ -243,6 +243,16 @@ impl Stream {
         self.rate.frames_per_second(mean_size, line)
     }
 
+    /// Time from the first to the last frame of a burst in ns, if the burst has a rate.
+    pub(crate) fn burst_ns(&self) -> Option<u128> {
+        let (Some(burst), Rate::Pps(rate)) = (self.burst, self.rate) else {
+            return None;
+        };
+        let unit = 1_000_000_000 * u128::from(rate.denominator());
+        let frames = u128::from(burst.saturating_sub(1));
+        (frames * unit).checked_div(u128::from(rate.numerator()))
+    }
+
     /// Returns the stream of the reverse direction, with addresses, ports and hardware addresses exchanged. Hardware
     /// addresses are resolved again.
     #[must_use]

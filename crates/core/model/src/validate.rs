@@ -580,6 +580,8 @@ fn check_stream(place: &str, stream: &Stream, found: &mut Findings) {
     rules! { found:
         stream.headers.is_some() && stream.proto != Proto::Raw =>
             &at("headers"), "headers need proto raw";
+        !stream.bad_checksums.is_empty() && stream.headers.is_none() =>
+            &at("bad_checksums"), "bad_checksums need headers, which have these checksums";
         stream.count == Some(0) => &at("count"), "must be at least 1, got 0";
         stream.count.is_some() && stream.rate == Rate::Max && stream.burst.is_none() =>
             &at("count"), "a stream with a count needs a rate";
@@ -708,8 +710,10 @@ fn check_rate(place: &str, stream: &Stream, found: &mut Findings) {
             rules! { found:
                 n == 0 || gap == Span::default() =>
                     &format!("{place}, burst"), "burst and gap must be above 0";
-                stream.rate != Rate::Max =>
-                    &format!("{place}, burst"), "burst and gap exclude a rate; remove one of them";
+                !matches!(stream.rate, Rate::Max | Rate::Pps(_)) =>
+                    &format!("{place}, burst"), "the rate of frames in a burst must be in frames per second";
+                stream.burst_ns().is_some_and(|ns| ns >= u128::from(gap.as_nanos())) =>
+                    &format!("{place}, gap"), "the gap must be longer than a burst at this rate";
             }
         }
         (Some(_), None) => {

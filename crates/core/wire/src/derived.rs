@@ -19,6 +19,7 @@ pub struct ChecksumField {
     /// Offset of the IP addresses of the pseudo header, their length, and the protocol.
     pseudo: Option<(usize, usize, u8)>,
     is_udp: bool,
+    is_wrong: bool,
 }
 
 impl ChecksumField {
@@ -26,6 +27,15 @@ impl ChecksumField {
     #[must_use]
     pub const fn at(&self) -> usize {
         self.at
+    }
+
+    /// Makes the field write the complement of the checksum.
+    #[must_use]
+    pub fn wrong(self) -> Self {
+        Self {
+            is_wrong: true,
+            ..self
+        }
     }
 
     /// Computes and writes the checksum.
@@ -39,6 +49,10 @@ impl ChecksumField {
         let mut field = finish(sum);
         if self.is_udp {
             field = checksum::udp(field);
+        }
+        if self.is_wrong {
+            // 0 stands for no checksum.
+            field = (!field).max(1);
         }
         frame[self.at..self.at + 2].copy_from_slice(&field.to_be_bytes());
     }
@@ -92,6 +106,7 @@ impl DerivedWalk<'_> {
                 covered,
                 pseudo,
                 is_udp: pseudo.is_some_and(|(.., protocol)| protocol == protocol::UDP),
+                is_wrong: false,
             });
         }
     }
@@ -238,6 +253,32 @@ mod tests {
             }
             assert_eq!(bare, whole);
         }
+    }
+
+    #[test]
+    fn wrong_checksums_are_complements() {
+        let (whole, mut bare, headers) = both(&Stack::udp4([1, 2, 3, 4], [5, 6, 7, 8], 9, 10), 100);
+        for field in derive(&mut bare, headers) {
+            field.wrong().write(&mut bare);
+        }
+        for at in 0..whole.len() {
+            let is_checksum = [24, 25, 40, 41].contains(&at);
+            let expected = if is_checksum { !whole[at] } else { whole[at] };
+            assert_eq!(bare[at], expected, "{at}");
+        }
+        // A right checksum of 0xffff: its complement would stand for no checksum.
+        let field = ChecksumField {
+            at: 0,
+            covered: 0..4,
+            pseudo: None,
+            is_udp: true,
+            is_wrong: false,
+        };
+        let mut frame = [9, 9, 0, 0];
+        field.write(&mut frame);
+        assert_eq!(frame[..2], [0xff, 0xff]);
+        field.wrong().write(&mut frame);
+        assert_eq!(frame[..2], [0, 1]);
     }
 
     #[test]

@@ -498,7 +498,11 @@ mod tests {
             ("src=list:198.18.0.1,8.8.8.8", true),
             ("u8@33=random:0-255", false),
             ("u32@30=list:3323002882,134744072", true),
-            ("u16@33=random:0-255", true),
+            ("u16@33=random:0-255", false),
+            ("u16@25=random:0-255", true),
+            ("u32@26=random:0-255,mask=0xff", false),
+            ("u32@26=random:0-255,mask=0x80ff", false),
+            ("u32@26=random:0-255,mask=0x01000000", true),
             ("u8@26=random:0-255", true),
             ("u16@12=random:0-65535", true),
             ("u32@27=random:0-255", true),
@@ -537,6 +541,26 @@ mod tests {
             s.tag = TagKind::None;
         });
         assert!(stream_is_refused(&tunnel));
+    }
+
+    #[test]
+    fn bits_beside_a_version_may_vary() {
+        let free = std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
+        let ip = Stack::udp6(free, free, 1, 7).build(80);
+        let refused = |vary: &str| {
+            let hex: String = ip[14..62].iter().map(|b| format!("{b:02x}")).collect();
+            stream_is_refused(&changed(|s| {
+                (s.proto, s.ethertype) = (Proto::Raw, Some(ethertype::IPV6));
+                s.headers = Some(hex.parse().unwrap());
+                s.size = Some("128".parse().unwrap());
+                s.vary = vec![vary.parse().unwrap()];
+            }))
+        };
+        // Flow label, traffic class, version.
+        assert!(!refused("u32@14=inc:0-99,mask=0xfffff"));
+        assert!(!refused("u16@14=inc:0-4080,step=16,mask=0xff0"));
+        assert!(refused("u16@14=inc:0-4080,step=16"));
+        assert!(refused("u8@14=list:64,mask=0xf0"));
     }
 
     #[test]

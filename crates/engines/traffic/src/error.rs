@@ -59,6 +59,14 @@ pub enum CompileError {
         /// The rate.
         rate: String,
     },
+    /// The headers have no computed checksum at an offset of `bad_checksums`.
+    #[error("{stream}: bad_checksums: its headers have no checksum to fill in at {at}")]
+    NoChecksum {
+        /// Name of the stream.
+        stream: String,
+        /// Offset from the start of the frame.
+        at: u16,
+    },
     /// A burst or gap of 0.
     #[error("{stream}: burst and gap must be above 0")]
     Burst {

@@ -21,8 +21,12 @@ const SECOND: u128 = 1_000_000_000;
 pub(crate) enum Schedule {
     /// Evenly: event k at k / rate.
     Even(Rational),
-    /// `size` events at once, every `gap_ns`.
-    Bursts { size: u64, gap_ns: u64 },
+    /// `size` events at once, or at a rate, every `gap_ns`.
+    Bursts {
+        size: u64,
+        gap_ns: u64,
+        rate: Option<Rational>,
+    },
     /// At these times, repeated every `period_ns`.
     Recorded { offsets: Arc<[u64]>, period_ns: u64 },
 }
@@ -50,7 +54,11 @@ impl Schedule {
                     (rest % num) as u64,
                 )
             }
-            Self::Bursts { size, gap_ns } => ((k / size).saturating_mul(*gap_ns), 0),
+            Self::Bursts { size, gap_ns, rate } => {
+                let within = rate.map_or(0, |rate| Self::Even(rate).due_time(k % size).0);
+                let start = (k / size).saturating_mul(*gap_ns);
+                (start.saturating_add(within), 0)
+            }
             Self::Recorded { offsets, period_ns } => {
                 let len = offsets.len() as u64;
                 let start = (k / len).saturating_mul(*period_ns);
@@ -67,7 +75,14 @@ impl Schedule {
                 let events = (u128::from(offset_ns) * u128::from(rate.numerator())).div_ceil(unit);
                 u64::try_from(events).unwrap_or(u64::MAX)
             }
-            Self::Bursts { size, gap_ns } => offset_ns.div_ceil(*gap_ns).saturating_mul(*size),
+            Self::Bursts { size, gap_ns, rate } => {
+                let Some(rate) = rate else {
+                    return offset_ns.div_ceil(*gap_ns).saturating_mul(*size);
+                };
+                let within = Self::Even(*rate).count_before(offset_ns % gap_ns);
+                let whole = (offset_ns / gap_ns).saturating_mul(*size);
+                whole.saturating_add(within.min(*size))
+            }
             Self::Recorded { offsets, period_ns } => {
                 let within = offset_ns % period_ns;
                 let passes = (offset_ns / period_ns).saturating_mul(offsets.len() as u64);
@@ -163,7 +178,14 @@ impl Pacer {
     pub(crate) fn to_pace(&self, start_ns: u64) -> Option<Pace> {
         let (rest, whole_ns, part, parts, carry_ns) = match (&self.schedule, self.stride) {
             (Schedule::Even(_), Some((whole, part))) => (self.rest, whole, part, self.num, 1),
-            (Schedule::Bursts { size, gap_ns }, _) => {
+            (
+                Schedule::Bursts {
+                    size,
+                    gap_ns,
+                    rate: None,
+                },
+                _,
+            ) => {
                 let k = self.workers.saturating_mul(self.passed) + self.worker;
                 let whole = (self.workers / size).saturating_mul(*gap_ns);
                 (k % size, whole, self.workers % size, *size, *gap_ns)
@@ -521,11 +543,35 @@ mod tests {
     }
 
     #[test]
+    fn bursts_may_have_a_rate() {
+        let schedule = Schedule::Bursts {
+            size: 3,
+            gap_ns: 1000,
+            rate: Some(Rational::whole(10_000_000)),
+        };
+        let dues: Vec<u64> = (0..7).map(|k| schedule.due_time(k).0).collect();
+        assert_eq!(dues, [0, 100, 200, 1000, 1100, 1200, 2000]);
+        for (offset, count) in [
+            (0, 0),
+            (1, 1),
+            (101, 2),
+            (999, 3),
+            (1000, 3),
+            (1001, 4),
+            (5000, 15),
+        ] {
+            assert_eq!(schedule.count_before(offset), count, "{offset}");
+        }
+        assert!(Pacer::new(schedule, 0, 1).to_pace(0).is_none());
+    }
+
+    #[test]
     fn bursts_are_due_at_once() {
         let mut pacer = Pacer::new(
             Schedule::Bursts {
                 size: 3,
                 gap_ns: 100,
+                rate: None,
             },
             1,
             2,
@@ -672,7 +718,16 @@ mod tests {
         prop_oneof![
             (1u64..5_000_000_000, 1u64..1_000_000)
                 .prop_map(|(n, d)| Schedule::Even(Rational::new(n.into(), d.into()).unwrap())),
-            (1u64..20, 1u64..10_000).prop_map(|(size, gap_ns)| Schedule::Bursts { size, gap_ns }),
+            (1u64..20, 1u64..10_000).prop_map(|(size, gap_ns)| Schedule::Bursts {
+                size,
+                gap_ns,
+                rate: None
+            }),
+            (1u64..20, 2_000u64..10_000).prop_map(|(size, gap_ns)| Schedule::Bursts {
+                size,
+                gap_ns,
+                rate: Some(Rational::whole(10_000_000))
+            }),
             prop::collection::vec(0u64..1000, 1..20).prop_map(|mut offsets| {
                 offsets.sort_unstable();
                 Schedule::Recorded {

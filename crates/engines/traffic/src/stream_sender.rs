@@ -691,9 +691,14 @@ fn stream_schedule(spec: &StreamSpec) -> Result<Option<Schedule>, CompileError> 
         if size == 0 || gap_ns == 0 {
             return Err(CompileError::Burst { stream: stream() });
         }
+        let rate = match spec.stream.rate {
+            Rate::Pps(rate) => Some(rate),
+            _ => None,
+        };
         return Ok(Some(Schedule::Bursts {
             size: size.into(),
             gap_ns,
+            rate,
         }));
     }
     if let (Some(recording), Some(speed)) = (&spec.replay, spec.stream.speed) {

@@ -72,6 +72,8 @@ pub enum SizeModel {
     /// Each size of the range once, alternating from both ends (64, 1500, 65, 1499 and so on), then again. Each pair
     /// has the mean of the range.
     Range(FrameSize, FrameSize),
+    /// These sizes in order, then again from the first.
+    Steps(Vec<FrameSize>),
     /// Sizes with weights: every sequence of as many frames as the sum of the weights has exactly these shares, in an
     /// order determined by the seed.
     Mix(Vec<(FrameSize, u32)>),
@@ -99,6 +101,7 @@ impl SizeModel {
     pub fn smallest(&self) -> FrameSize {
         match self {
             Self::Fixed(s) | Self::Range(s, _) => *s,
+            Self::Steps(list) => list.iter().copied().min().unwrap_or(FrameSize::MIN),
             Self::Mix(list) => list.iter().map(|e| e.0).min().unwrap_or(FrameSize::MIN),
         }
     }
@@ -108,6 +111,7 @@ impl SizeModel {
     pub fn largest(&self) -> FrameSize {
         match self {
             Self::Fixed(s) | Self::Range(_, s) => *s,
+            Self::Steps(list) => list.iter().copied().max().unwrap_or(FrameSize::MIN),
             Self::Mix(list) => list.iter().map(|e| e.0).max().unwrap_or(FrameSize::MIN),
         }
     }
@@ -118,6 +122,10 @@ impl SizeModel {
         let (num, den) = match self {
             Self::Fixed(s) => (u128::from(s.0), 1),
             Self::Range(a, b) => (u128::from(a.0) + u128::from(b.0), 2),
+            Self::Steps(list) => {
+                let sum = list.iter().map(|size| u128::from(size.0)).sum();
+                (sum, list.len() as u128)
+            }
             Self::Mix(list) => list.iter().fold((0, 0), |(n, d), (size, weight)| {
                 (
                     n + u128::from(size.0) * u128::from(*weight),
@@ -136,7 +144,7 @@ impl FromStr for SizeModel {
         let error = || {
             ParseUnitError::new(
                 text,
-                "a frame size: 64 to 16384 with FCS, a range 64-1518, imix, or weights 64:7,570:4,1518:1",
+                "a frame size: 64 to 16384 with FCS, a range 64-1518, a sequence 64,128,256, imix, or weights 64:7,570:4,1518:1",
             )
         };
         let trimmed = text.trim();
@@ -161,6 +169,17 @@ impl FromStr for SizeModel {
                 ));
             }
             return Ok(Self::Mix(list));
+        }
+        if trimmed.contains(',') {
+            let sizes = trimmed.split(',').map(|size| size.trim().parse());
+            let sizes: Vec<FrameSize> = sizes.collect::<Result<_, _>>().map_err(|_| error())?;
+            return match sizes.len() <= MAX_MIX_WEIGHT as usize {
+                true => Ok(Self::Steps(sizes)),
+                false => Err(ParseUnitError::new(
+                    text,
+                    "a sequence of at most 65536 sizes",
+                )),
+            };
         }
         if let Some((a, b)) = trimmed.split_once('-') {
             let (a, b): (FrameSize, FrameSize) = (
@@ -240,6 +259,12 @@ impl fmt::Display for SizeModel {
         match self {
             Self::Fixed(s) => s.fmt(f),
             Self::Range(a, b) => write!(f, "{a}-{b}"),
+            Self::Steps(list) => {
+                for (i, size) in list.iter().enumerate() {
+                    write!(f, "{}{size}", if i == 0 { "" } else { "," })?;
+                }
+                Ok(())
+            }
             Self::Mix(_) if *self == Self::imix() => f.write_str("imix"),
             Self::Mix(list) => {
                 for (i, (size, weight)) in list.iter().enumerate() {
@@ -254,7 +279,7 @@ impl fmt::Display for SizeModel {
 string_serde!(
     SizeModel,
     "SizeModel",
-    "frame sizes with FCS: one (64), a range (64-1518), imix, or weights (64:7,570:4,1518:1)",
+    "frame sizes with FCS: one (64), a range (64-1518), a sequence (64,128,256), imix, or weights (64:7,570:4,1518:1)",
     "64"
 );
 
@@ -264,11 +289,11 @@ mod tests {
 
     #[test]
     fn reads_and_prints() {
-        for text in ["64", "64-1518", "imix", "64:1,128:3"] {
+        for text in ["64", "64-1518", "imix", "64:1,128:3", "68,64,68"] {
             assert_eq!(text.parse::<SizeModel>().unwrap().to_string(), text);
         }
         for text in [
-            "63", "20000", "1518-64", "64:0", "64:1,", "abc", "", "64:65537",
+            "63", "64,63", "64,", "20000", "1518-64", "64:0", "64:1,", "abc", "", "64:65537",
         ] {
             assert!(text.parse::<SizeModel>().is_err(), "{text}");
         }

@@ -161,7 +161,7 @@ pub(super) fn stream_sizes(stream: &Stream, size: Option<&TestSize>) -> SizeMode
     match stream.sizes() {
         SizeModel::Fixed(size) => SizeModel::Fixed(size.max(least)),
         SizeModel::Range(first, last) => SizeModel::Range(first.max(least), last.max(least)),
-        mix @ SizeModel::Mix(_) => mix,
+        sizes @ (SizeModel::Mix(_) | SizeModel::Steps(_)) => sizes,
     }
 }
 

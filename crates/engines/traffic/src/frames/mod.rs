@@ -226,7 +226,8 @@ impl StreamFrames {
             frame[header_len..].copy_from_slice(&payload[..size.len_without_fcs() - header_len]);
             if !given.is_empty() {
                 let fields = wb_wire::derive(&mut frame, tag_at).into_iter();
-                derived.push(fields.filter(|field| free(&field.at())).collect());
+                let fields = fields.filter(|field| free(&field.at()));
+                derived.push(with_bad_ones(fields.collect(), spec)?);
             }
             frame[tag_at..header_len].fill(0);
             slots().for_each(|slot| slot.clear(&mut frame));
@@ -374,6 +375,27 @@ impl StreamFrames {
 
 /// Layer-4 checksum in its transmitted form.
 #[inline]
+/// Makes those checksums wrong that the stream names.
+fn with_bad_ones(
+    fields: Vec<ChecksumField>,
+    spec: &StreamSpec,
+) -> Result<Box<[ChecksumField]>, CompileError> {
+    let bad = &spec.stream.bad_checksums;
+    let known = |at: &u16| fields.iter().any(|field| field.at() == usize::from(*at));
+    if let Some(at) = bad.iter().find(|at| !known(at)) {
+        return Err(CompileError::NoChecksum {
+            stream: spec.name.clone(),
+            at: *at,
+        });
+    }
+    let is_bad = |at: usize| bad.iter().any(|own| usize::from(*own) == at);
+    let fields = fields.into_iter().map(|field| match is_bad(field.at()) {
+        true => field.wrong(),
+        false => field,
+    });
+    Ok(fields.collect())
+}
+
 fn l4_field(sum: u64, udp: bool) -> u16 {
     let checksum = finish(sum);
     if udp {

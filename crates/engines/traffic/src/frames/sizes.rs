@@ -26,15 +26,12 @@ impl SizeSequence {
             SizeModel::Range(first, last) => (first.get()..=last.get())
                 .filter_map(FrameSize::new)
                 .collect(),
-            SizeModel::Mix(list) => {
-                let mut sizes: Vec<FrameSize> = list.iter().map(|entry| entry.0).collect();
-                sizes.sort_unstable();
-                sizes.dedup();
-                sizes
-            }
+            SizeModel::Steps(list) => different(list.iter().copied()),
+            SizeModel::Mix(list) => different(list.iter().map(|entry| entry.0)),
         };
         let index = |size: FrameSize| sizes.partition_point(|s| *s < size) as u16;
         let mut order: Vec<u16> = match model {
+            SizeModel::Steps(list) => list.iter().map(|size| index(*size)).collect(),
             SizeModel::Mix(list) => list
                 .iter()
                 .flat_map(|(size, weight)| std::iter::repeat_n(index(*size), *weight as usize))
@@ -78,6 +75,14 @@ impl SizeSequence {
     }
 }
 
+/// Each size once, in ascending order.
+fn different(sizes: impl Iterator<Item = FrameSize>) -> Vec<FrameSize> {
+    let mut sizes: Vec<FrameSize> = sizes.collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
 /// The smallest, the largest, the second smallest, and so on. Each pair has the overall mean, so a bit rate is accurate
 /// over a few frames too.
 fn from_both_ends(count: u16) -> Vec<u16> {
@@ -115,6 +120,13 @@ mod tests {
         let (even, odd) = (order("imix", 0, 2, 1, 18), order("imix", 1, 2, 1, 18));
         let merged: Vec<u32> = even.iter().zip(&odd).flat_map(|(a, b)| [*a, *b]).collect();
         assert_eq!(merged, all);
+    }
+
+    #[test]
+    fn a_sequence_keeps_its_order() {
+        assert_eq!(order("70,64,70,68", 0, 1, 1, 6), [70, 64, 70, 68, 70, 64]);
+        assert_eq!(order("70,64,68", 1, 2, 1, 4), [64, 70, 68, 64]);
+        assert_eq!(order("100,100", 0, 1, 1, 2), [100, 100]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ options! {
         Opt::new("rate", "RATE").help(
             "Rate of all workers together: 100kpps or 100k, 1.2mpps, 10gbps (layer 1), 9gbps-l2, 37%, max (default max)",
         ),
-        Opt::new("burst", "N").with(|arg| arg.requires("gap").conflicts_with("rate")),
+        Opt::new("burst", "N").with(|arg| arg.requires("gap")),
         Opt::new("gap", "TIME").with(|arg| arg.requires("burst")),
     ]
 }
