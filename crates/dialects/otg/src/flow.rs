@@ -108,9 +108,18 @@ impl Flow {
     /// Lowers the rate to this share of it. A flow of a given time keeps this time.
     pub(crate) fn slow_down(&mut self, share: Rational) {
         for (stream, _) in &mut self.streams {
-            let pps = stream.frames_per_second(None);
+            let pps = match stream.rate {
+                Rate::Pps(pps) => Some(pps),
+                _ => stream.frames_per_second(None),
+            };
             if let Some(pps) = pps.and_then(|pps| pps.times(share)) {
                 stream.rate = Rate::Pps(pps);
+            }
+            if let Some(gap) = stream.gap {
+                #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+                #[allow(clippy::cast_precision_loss)]
+                let longer = (gap.as_nanos() as f64 / share.as_f64()).ceil() as u64;
+                stream.gap = Some(Span::from_nanos(longer));
             }
             if let Some(count) = stream.count.filter(|_| self.is_timed) {
                 let fewer = u128::from(count) * u128::from(share.numerator());
@@ -194,7 +203,13 @@ pub(crate) fn read_flow(
     let pps = rate
         .zip(mean)
         .and_then(|(rate, mean)| rate.frames_per_second(mean, speed));
-    let start = read_duration(&mut node, pps, speed, &mut flow);
+    let serialised = mean.zip(speed).map(|(mean, speed)| {
+        let bits = layer1_bits(mean.as_f64());
+        #[allow(clippy::cast_precision_loss)]
+        let ns = bits * 1e9 / speed as f64;
+        ns
+    });
+    let (start, bursts) = read_duration(&mut node, pps, speed, serialised, &mut flow);
     read_metrics(&mut node, &mut flow);
     let smallest = given.or_else(|| Some(size.as_ref()?.smallest().get()));
     let tag = check_tag(&node, &packet, smallest.unwrap_or(64), &flow, warnings);
@@ -203,7 +218,13 @@ pub(crate) fn read_flow(
         node.unsupported("packet", "fewer than 14 bytes of headers");
     }
     node.end();
-    let (rate, pps) = (rate?, pps?);
+    let (mut rate, pps) = (rate?, pps?);
+    if bursts.is_some() {
+        rate = Rate::Pps(pps);
+        if endpoints.devices.len() > 1 {
+            problems.unsupported(format!("{path}.duration.burst"), "several pairs of devices");
+        }
+    }
     let stream = |device: Option<&DeviceEthernet>| {
         let bytes = |range: std::ops::Range<usize>| packet.bytes.get(range)?.try_into().ok();
         let src = match device.filter(|_| packet.src_mac_left) {
@@ -221,11 +242,14 @@ pub(crate) fn read_flow(
             rate,
             count: flow.count,
             start,
+            burst: bursts.map(|(frames, _)| frames),
+            gap: bursts.map(|(_, gap)| gap),
             proto: Proto::Raw,
             src_mac: src.map(Mac),
             dst_mac: bytes(0..6).map(Mac),
             ethertype: kind,
             headers: (!rest.is_empty()).then(|| HexBytes(rest.to_vec())),
+            bad_checksums: packet.bad_checksums.clone(),
             payload: payload.clone(),
             vary: packet.vary.clone(),
             tag,
@@ -454,6 +478,7 @@ fn read_size(node: &mut Node<'_>, warnings: &mut Vec<String>) -> (Option<SizeMod
             random.end();
             Some(SizeModel::Range(min, max.max(min)))
         }
+        "increment" => Some(read_steps(&mut size, warnings)),
         "weight_pairs" => read_mix(&mut size, warnings),
         other => {
             size.take(other);
@@ -463,6 +488,25 @@ fn read_size(node: &mut Node<'_>, warnings: &mut Vec<String>) -> (Option<SizeMod
     };
     size.end();
     (model, fixed)
+}
+
+fn read_steps(size: &mut Node<'_>, warnings: &mut Vec<String>) -> SizeModel {
+    let mut steps = size.node_or_empty("increment");
+    let most = FrameSize::MAX.get();
+    let start = steps.number_in("start", 1..=most, 64);
+    let end = steps.number_in("end", 1..=most, 1518);
+    let step = steps.number_in("step", 1..=most, 1);
+    if start > end {
+        steps.problem("start", "out of range: must not exceed end");
+    }
+    let first = frame_size(&steps, "start", start, warnings);
+    let sizes = (start..=end).step_by(step as usize);
+    let sizes = sizes.map(|size| FrameSize::new(size).unwrap_or(first));
+    steps.end();
+    match sizes.collect::<Vec<_>>().as_slice() {
+        [] | [_] => SizeModel::Fixed(first),
+        sizes => SizeModel::Steps(sizes.to_vec()),
+    }
 }
 
 fn read_mix(size: &mut Node<'_>, warnings: &mut Vec<String>) -> Option<SizeModel> {
@@ -559,21 +603,24 @@ fn read_rate(node: &mut Node<'_>, speed: Option<u64>) -> Option<Rate> {
     read
 }
 
-/// Reads the duration. Returns the time of the first frame.
+/// Reads the duration. Returns the time of the first frame, and the frames of a burst with the time from its start to
+/// that of the next. `serialised` is the time that a frame takes on the link, in ns.
 fn read_duration(
     node: &mut Node<'_>,
     pps: Option<Rational>,
     speed: Option<u64>,
+    serialised: Option<f64>,
     flow: &mut Flow,
-) -> Span {
+) -> (Span, Option<(u32, Span)>) {
     let mut duration = node.node_or_empty("duration");
     let choice = duration.choice(&DURATIONS, "continuous");
-    if !["continuous", "fixed_packets", "fixed_seconds"].contains(&choice.as_str()) {
+    if !DURATIONS.contains(&choice.as_str()) {
         return_unknown(&mut duration, &choice);
         duration.end();
-        return Span::default();
+        return (Span::default(), None);
     }
     let mut node = duration.node_or_empty(&choice);
+    let mut bursts = None;
     match choice.as_str() {
         "fixed_packets" => flow.count = Some(node.number_in("packets", 1..=u64::MAX >> 1, 1)),
         "fixed_seconds" => {
@@ -586,37 +633,59 @@ fn read_duration(
             flow.count = frames;
             flow.is_timed = true;
         }
+        "burst" => {
+            let number = node.number_in("bursts", 0..=u32::MAX, 0);
+            let frames = node.number_in("packets", 1..=u32::MAX, 1);
+            let idle_ns = read_time(&mut node, "inter_burst_gap", 12.0, speed);
+            flow.count = (number > 0).then(|| u64::from(number) * u64::from(frames));
+            let between_ns = pps.map_or(0.0, |pps| f64::from(frames - 1) * 1e9 / pps.as_f64());
+            let period_ns = between_ns + serialised.unwrap_or(0.0) + idle_ns;
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let period = Span::from_nanos(period_ns.ceil().max(1.0) as u64);
+            bursts = Some((frames, period));
+        }
         _ => {}
     }
     if node.number("gap").is_some_and(|gap| gap > 12) {
         node.unsupported("gap", "a gap of more than 12 bytes; use a lower rate");
     }
-    let mut start = Span::default();
-    if let Some(mut delay) = node.node("delay") {
-        let choice = delay.choice(&DELAYS, "bytes");
-        let amount = delay.float(&choice).unwrap_or(0.0);
-        #[allow(clippy::cast_precision_loss)]
-        let ns = match (choice.as_str(), speed) {
-            ("nanoseconds", _) => Some(amount),
-            ("microseconds", _) => Some(amount * 1e3),
-            ("bytes", Some(speed)) => Some(amount * 8e9 / speed as f64),
-            ("bytes", None) if amount == 0.0 => Some(0.0),
-            _ => None,
-        };
-        if ns.is_some_and(|ns| !(0.0..=LONGEST_DELAY_NS).contains(&ns)) {
-            delay.problem(&choice, "out of range: must be 0 to 30 days");
-        }
-        if ns.is_none() {
-            delay.problem(&choice, "the speed of the port is unknown; use nanoseconds");
-        }
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let ns = ns.unwrap_or(0.0) as u64;
-        start = Span::from_nanos(ns);
-        delay.end();
-    }
+    let start_ns = match choice.as_str() {
+        "burst" => 0.0,
+        _ => read_time(&mut node, "delay", 0.0, speed),
+    };
     node.end();
     duration.end();
-    start
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let start = Span::from_nanos(start_ns as u64);
+    (start, bursts)
+}
+
+/// Reads a time in ns, µs or bytes on the link; without it, a number of bytes. Returns ns.
+fn read_time(node: &mut Node<'_>, key: &str, bytes: f64, speed: Option<u64>) -> f64 {
+    let is_given = node.has(key);
+    let mut time = node.node_or_empty(key);
+    let choice = time.choice(&DELAYS, "bytes");
+    let default = match choice.as_str() {
+        "bytes" => bytes,
+        "nanoseconds" => bytes * 8.0,
+        _ => bytes * 8e-3,
+    };
+    let amount = time.float(&choice).unwrap_or(default);
+    #[allow(clippy::cast_precision_loss)]
+    let ns = match (choice.as_str(), speed) {
+        ("nanoseconds", _) => Some(amount),
+        ("microseconds", _) => Some(amount * 1e3),
+        ("bytes", Some(speed)) => Some(amount * 8e9 / speed as f64),
+        ("bytes", None) if amount == 0.0 || !is_given => Some(0.0),
+        _ => None,
+    };
+    match ns {
+        Some(ns) if (0.0..=LONGEST_DELAY_NS).contains(&ns) => {}
+        Some(_) => time.problem(&choice, "out of range: must be 0 to 30 days"),
+        None => time.problem(&choice, "the speed of the port is unknown; use nanoseconds"),
+    }
+    time.end();
+    ns.unwrap_or(0.0).clamp(0.0, LONGEST_DELAY_NS)
 }
 
 fn read_metrics(node: &mut Node<'_>, flow: &mut Flow) {

@@ -28,6 +28,8 @@ pub(crate) struct Packet {
     pub(crate) src_mac_left: bool,
     /// True if the first IP header is IPv6.
     pub(crate) is_ipv6: bool,
+    /// Offsets of checksums that are wrong.
+    pub(crate) bad_checksums: Vec<u16>,
     /// Names of the headers.
     pub(crate) names: Vec<String>,
 }
@@ -548,8 +550,10 @@ impl Builder<'_> {
         match choice.as_str() {
             "generated" => {
                 let kind = checksum.text("generated");
-                if kind.is_some_and(|kind| kind != "good") {
-                    checksum.unsupported("generated", "bad checksums");
+                match (kind.as_deref(), u16::try_from(bit / 8)) {
+                    (None | Some("good"), _) => {}
+                    (Some("bad"), Ok(at)) => self.packet.bad_checksums.push(at),
+                    _ => checksum.problem("generated", "must be good or bad"),
                 }
             }
             "custom" => {

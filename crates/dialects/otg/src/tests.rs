@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use wb_model::{Plan, Proto, TagKind};
+use wb_model::{Plan, Proto, TagKind, units::Rational};
 
 use crate::{
     Config, Context, FlowFigures, Planned, Problem, Transmit, error_body, flow_metrics,
@@ -308,18 +308,7 @@ fn unsupported_keys_are_named() {
             "{text}"
         );
     }
-    for (key, value) in [
-        ("egress_packet", json!([{}])),
-        (
-            "size",
-            json!({"choice": "increment", "increment": {"start": 64}}),
-        ),
-        (
-            "duration",
-            json!({"choice": "burst", "burst": {"bursts": 2}}),
-        ),
-        ("colour", json!("red")),
-    ] {
+    for (key, value) in [("egress_packet", json!([{}])), ("colour", json!("red"))] {
         let mut flow = flow(headers(&["ethernet"]));
         flow[key] = value;
         let (code, text) = errors(&config(json!([flow])));
@@ -386,6 +375,56 @@ fn values_that_are_none_are_refused() {
     let packet =
         json!([{"ethernet": {}}, {"ipv4": {}}, {"udp": {"src_port": {"choice": "values"}}}]);
     assert!(read(&config(json!([flow(packet)]))).is_ok());
+}
+
+#[test]
+fn sizes_and_bursts_of_the_specification() {
+    let stream = |key: &str, value: Value| {
+        let mut flow = flow(headers(&["ethernet", "ipv4", "udp"]));
+        flow[key] = value;
+        plan(json!([flow])).traffic[0].streams[0].clone()
+    };
+    let sizes = |value: Value| {
+        stream("size", json!({ "increment": value }))
+            .size
+            .unwrap()
+            .to_string()
+    };
+    assert_eq!(
+        sizes(json!({"start": 64, "end": 72, "step": 4})),
+        "64,68,72"
+    );
+    assert_eq!(sizes(json!({"start": 64, "end": 71, "step": 4})), "64,68");
+    assert_eq!(sizes(json!({"start": 100, "end": 100})), "100");
+    assert!(sizes(json!({})).ends_with("1517,1518"));
+
+    let burst = |value: Value| {
+        let stream = stream("duration", json!({ "burst": value }));
+        let pps = stream
+            .rate
+            .frames_per_second(Rational::whole(128), None)
+            .unwrap();
+        (
+            stream.burst,
+            stream.gap.unwrap().as_nanos(),
+            stream.count,
+            pps.as_f64(),
+        )
+    };
+    // 50 frames per second; a frame of 128 bytes takes 118.4 ns on the link.
+    let ns = json!({"bursts": 2, "packets": 3, "inter_burst_gap": {"nanoseconds": 1e9}});
+    assert_eq!(burst(ns), (Some(3), 1_040_000_119, Some(6), 50.0));
+    let bytes = json!({"packets": 1, "inter_burst_gap": {"bytes": 125_000_000}});
+    assert_eq!(burst(bytes), (Some(1), 100_000_119, None, 50.0));
+    assert_eq!(burst(json!({"packets": 1})), (Some(1), 128, None, 50.0));
+}
+
+#[test]
+fn checksums_may_be_wrong() {
+    let packet = json!([{"ethernet": {}}, {"ipv4": {"header_checksum": {"generated": "bad"}}},
+        {"udp": {"checksum": {"choice": "generated", "generated": "bad"}}}]);
+    let plan = plan(json!([flow(packet)]));
+    assert_eq!(plan.traffic[0].streams[0].bad_checksums, [24, 40]);
 }
 
 #[test]
