@@ -8,6 +8,7 @@
 
 pub mod address;
 pub mod affinity;
+pub mod bridge;
 pub mod clock;
 pub mod counters;
 pub mod cpu;

@@ -347,7 +347,7 @@ impl Netlink {
             .map_err(|refusal| refusal.on("delete", name))
     }
 
-    fn change(
+    pub(crate) fn change(
         &self,
         name: &str,
         operation: &'static str,
@@ -428,7 +428,7 @@ fn as_link(message: &RouteNetlinkMessage) -> Option<&LinkMessage> {
     }
 }
 
-fn check_name(name: &str) -> Result<()> {
+pub(crate) fn check_name(name: &str) -> Result<()> {
     let why = match name {
         "" => "it must not be empty",
         "." | ".." => "it must not be . or ..",

@@ -133,6 +133,36 @@ fn the_kernels_own_words_are_passed_on() {
 }
 
 #[test]
+fn a_bridge_joins_wires_and_is_silent() {
+    if !privileged() {
+        return;
+    }
+    let (a, b) = pair(1);
+    let netlink = Netlink::open(&a.0).unwrap();
+    netlink.create_bridge("br", [2, 0, 0, 0, 0, 7]).unwrap();
+    netlink.add_bridge_port("br", "a0").unwrap();
+    for name in ["br", "a0"] {
+        netlink.set_up(name).unwrap();
+    }
+    Netlink::open(&b.0).unwrap().set_up("b0").unwrap();
+    let bridge = netlink.link("br").unwrap();
+    assert_eq!(
+        (&bridge.kind, bridge.mac, bridge.carrier),
+        (&LinkKind::Bridge, [2, 0, 0, 0, 0, 7], true)
+    );
+    let port = netlink.link("a0").unwrap();
+    assert_eq!(port.master_index, Some(bridge.index));
+    let text = output("ip", &["-n", a.name(), "-d", "link", "show", "br"]);
+    for quiet in ["stp_state 0", "mcast_snooping 0", "mcast_querier 0"] {
+        assert!(text.contains(quiet), "{quiet}: {text}");
+    }
+    let taken = netlink.create_bridge("br", [2, 0, 0, 0, 0, 8]);
+    assert!(matches!(taken, Err(HostError::Exists { .. })), "{taken:?}");
+    let none = netlink.add_bridge_port("lo", "a0").unwrap_err().to_string();
+    assert!(none.starts_with("cannot set the bridge of a0"), "{none}");
+}
+
+#[test]
 fn addresses_routes_and_neighbours() {
     if !privileged() {
         return;
