@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-use wb_testbed::{LabOptions, Result, TestbedError};
+use wb_testbed::{LabOptions, Result, TestbedError, no_daemons};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -30,20 +30,31 @@ fn command(arguments: &[String]) -> Result<i32> {
         ["up", kind] => print(&wb_testbed::up(
             kind.parse()?,
             &LabOptions::default(),
+            &no_daemons,
             None,
         )?),
-        ["up", kind, json] => print(&wb_testbed::up(kind.parse()?, &options(json)?, None)?),
+        ["up", kind, json] => print(&wb_testbed::up(
+            kind.parse()?,
+            &options(json)?,
+            &no_daemons,
+            None,
+        )?),
         ["ls"] => print(&wb_testbed::list_labs()?),
-        ["port", node, interface] => print(&wb_testbed::find_port(node, interface)),
+        ["port", node, interface] => print(&wb_testbed::find_port(Some(node), interface)),
         ["down", "--all"] => print(&wb_testbed::down_all(false)?),
         ["down", "--all", "--force"] => print(&wb_testbed::down_all(true)?),
         ["down", name] => wb_testbed::down(name)?,
         ["exec", node, ..] => return wb_testbed::exec(node, &arguments[2..]),
         ["run", kind, "--", ..] => {
-            return wb_testbed::run(kind.parse()?, &LabOptions::default(), &arguments[3..]);
+            return wb_testbed::run(
+                kind.parse()?,
+                &LabOptions::default(),
+                &no_daemons,
+                &arguments[3..],
+            );
         }
         ["run", kind, json, "--", ..] => {
-            return wb_testbed::run(kind.parse()?, &options(json)?, &arguments[4..]);
+            return wb_testbed::run(kind.parse()?, &options(json)?, &no_daemons, &arguments[4..]);
         }
         _ => {
             return Err(TestbedError::Input(

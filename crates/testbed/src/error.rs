@@ -74,10 +74,12 @@ pub enum TestbedError {
         /// Output of the command.
         message: String,
     },
-    /// The device under test did not start.
-    #[error("the device did not start: {message}")]
-    Device {
-        /// Output of the device.
+    /// A program of the lab did not start.
+    #[error("{name} did not start: {message}")]
+    NotStarted {
+        /// Name of the program in the lab.
+        name: String,
+        /// Output of the program.
         message: String,
     },
     /// A tool of the self-test failed; the text names it and gives the reason.

@@ -1,8 +1,11 @@
 //! Creation, removal and listing of labs.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::io;
 use std::net::IpAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,18 +17,25 @@ use crate::balancer::{self, Balancer};
 use crate::impair::{self, DeviceCounters};
 use crate::shaping::{self, Limit};
 use crate::state::{self, LabState};
-use crate::topology::{PREFIX, ROUTER_V4, ROUTER_V6, TesterNetwork, networks_behind};
+use crate::topology::{PREFIX, ROUTER_V4, ROUTER_V6, TesterNetwork, mac_bytes, networks_behind};
 use crate::{
-    End, LabKind, LabOptions, LinkEnds, Node, Owner, Process, Result, TestbedError, filters, nft,
-    process,
+    Bridge, Daemon, End, Fleet, LabKind, LabOptions, LinkEnds, Node, Owner, Process, Result,
+    StartedDaemon, TestbedError, daemon, filters, fleet, nft, no_daemons, process,
 };
 
 /// Makes a lab. It exists until it is taken down. `owner` is the process that the lab serves; after the end of
-/// that process, [`down_all`] removes the lab. [`down_all`] removes a lab without an owner at any time.
+/// that process, [`down_all`] removes the lab. [`down_all`] removes a lab without an owner at any time. `daemons` names
+/// the programs that run in the nodes; see [`MakeDaemons`].
 ///
 /// # Errors
-/// Invalid options, a name in use, or missing privileges. Nothing of the lab remains on error.
-pub fn up(kind: LabKind, options: &LabOptions, owner: Option<Owner>) -> Result<LabState> {
+/// Invalid options, a name in use, missing privileges, or a program that does not start. Nothing of the lab remains on
+/// error.
+pub fn up(
+    kind: LabKind,
+    options: &LabOptions,
+    daemons: MakeDaemons<'_>,
+    owner: Option<Owner>,
+) -> Result<LabState> {
     options.validate(kind)?;
     if kind == LabKind::Balancer {
         options.balancer.unwrap_or_default().require_program()?;
@@ -37,7 +47,8 @@ pub fn up(kind: LabKind, options: &LabOptions, owner: Option<Owner>) -> Result<L
     let mut lab = LabState::planned(kind, options.clone());
     lab.claim_name()?;
     let mut made = Vec::new();
-    match build_lab(&mut lab, &mut made) {
+    let built = build_lab(&mut lab, &mut made).and_then(|()| start_all(&mut lab, daemons));
+    match built {
         Ok(()) => {
             lab.complete = true;
             lab.owner = owner;
@@ -51,6 +62,26 @@ pub fn up(kind: LabKind, options: &LabOptions, owner: Option<Owner>) -> Result<L
             Err(error)
         }
     }
+}
+
+/// Names the programs of a lab, group by group: a group starts once the programs of the previous one are ready. Called
+/// once the nodes exist, with the state of the lab and the folder for the files of a fleet, which exists and is empty.
+/// The folder goes with the lab.
+pub type MakeDaemons<'a> = &'a dyn Fn(&LabState, &Path) -> io::Result<Vec<Vec<Daemon>>>;
+
+/// Starts the programs that `daemons` names.
+fn start_all(lab: &mut LabState, daemons: MakeDaemons<'_>) -> Result<()> {
+    let folder = state::fleet_path(&state::path_of(&lab.name)?);
+    let prepare = || TestbedError::io("prepare", format!("the programs of the lab {}", lab.name));
+    if lab.kind == LabKind::Fleet {
+        // The folder has keys.
+        let made = DirBuilder::new().mode(0o700).create(&folder);
+        made.map_err(prepare())?;
+    }
+    for group in daemons(lab, &folder).map_err(prepare())? {
+        lab.daemons.extend(daemon::start_daemons(&group)?);
+    }
+    Ok(())
 }
 
 /// Takes a lab down, whoever owns it: its device, every process inside its namespaces, its wires,
@@ -204,7 +235,7 @@ fn remove_leftover_files(covers: &dyn Fn(&str) -> bool) -> Result<()> {
             .and_then(|name| name.to_str())
             .unwrap_or_default();
         let left_over = match name.rsplit_once('.') {
-            Some((lab, "log" | "counters" | "haproxy")) => {
+            Some((lab, "log" | "counters" | "haproxy" | "fleet")) => {
                 covers(lab) && !known.iter().any(|name| name == lab)
             }
             Some((rest, "tmp")) => {
@@ -215,7 +246,10 @@ fn remove_leftover_files(covers: &dyn Fn(&str) -> bool) -> Result<()> {
             _ => false,
         };
         if left_over {
-            let _ = fs::remove_file(&path);
+            let _ = match path.is_dir() {
+                true => fs::remove_dir_all(&path),
+                false => fs::remove_file(&path),
+            };
         }
     }
     Ok(())
@@ -295,6 +329,15 @@ fn build_lab(lab: &mut LabState, made: &mut Vec<String>) -> Result<()> {
         let offloads = lab.options.hosts && lab.kind != LabKind::Impair;
         configure_end(find(end), end, offloads)?;
     }
+    for bridge in &lab.bridges {
+        let namespace = namespaces
+            .iter()
+            .find(|namespace| namespace.name() == Some(&bridge.namespace));
+        build_bridge(
+            namespace.expect("each bridge is in a node of its lab"),
+            bridge,
+        )?;
+    }
     if lab.options.hosts && lab.kind.is_routed() {
         for end in [&lab.links[0].a, &lab.links[1].b] {
             route_through(find(end), end)?;
@@ -317,7 +360,7 @@ fn build_lab(lab: &mut LabState, made: &mut Vec<String>) -> Result<()> {
                 }
             }
         }
-        LabKind::Impair => {
+        LabKind::Impair | LabKind::Fleet => {
             lab.device = Some(process::start_device(lab)?);
             lab.save()?;
         }
@@ -329,9 +372,39 @@ fn build_lab(lab: &mut LabState, made: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
+/// Joins the wires of a bridge.
+fn build_bridge(namespace: &Namespace, bridge: &Bridge) -> Result<()> {
+    let netlink = Netlink::open(namespace)?;
+    netlink.create_bridge(&bridge.interface, mac_bytes(&bridge.mac))?;
+    for port in &bridge.ports {
+        netlink.add_bridge_port(&bridge.interface, port)?;
+    }
+    if let Some(address) = &bridge.address {
+        add_address(&netlink, &bridge.interface, address)?;
+    }
+    Ok(netlink.set_up(&bridge.interface)?)
+}
+
+/// Adds an address that is written with its prefix length.
+fn add_address(netlink: &Netlink, interface: &str, address: &str) -> Result<()> {
+    let (address, prefix_len) = address
+        .split_once('/')
+        .expect("addresses are written with their prefix");
+    let address: IpAddr = address.parse().expect("addresses are written by us");
+    let prefix_len = prefix_len.parse().expect("a number");
+    Ok(netlink.add_address(interface, address, prefix_len)?)
+}
+
 /// Suppresses traffic of the namespace's kernel before an interface exists.
 fn prepare_namespace(namespace: &Namespace, lab: &LabState) -> Result<()> {
     Netlink::open(namespace)?.set_up("lo")?;
+    if lab.kind == LabKind::Fleet {
+        // A test port does not answer for the address of the management port, and no netfilter rule sees frames in a
+        // bridge. The second setting exists only if the kernel has loaded br_netfilter.
+        sysctl::set(namespace, "net/ipv4/conf/all/arp_ignore", "1")?;
+        let _ = sysctl::set(namespace, "net/bridge/bridge-nf-call-iptables", "0");
+        let _ = sysctl::set(namespace, "net/bridge/bridge-nf-call-ip6tables", "0");
+    }
     let device = lab.kind.is_routed().then(|| &lab.links[1].a.namespace);
     if device.map(String::as_str) != namespace.name() {
         let device = lab.nodes.get(1).filter(|_| lab.nodes.len() > 2);
@@ -397,15 +470,7 @@ fn configure_end(namespace: &Namespace, end: &End, offloads: bool) -> Result<()>
     }
     let netlink = Netlink::open(namespace)?;
     for address in &end.kernel_addresses {
-        let (address, prefix_len) = address
-            .split_once('/')
-            .expect("addresses are written with their prefix");
-        let address: IpAddr = address.parse().expect("addresses are written by us");
-        netlink.add_address(
-            &end.interface,
-            address,
-            prefix_len.parse().expect("a number"),
-        )?;
+        add_address(&netlink, &end.interface, address)?;
     }
     let has = |what: &str| end.kernel_addresses.iter().any(|a| a.contains(what));
     if has(":") && !has("fe80:") {
@@ -473,8 +538,20 @@ impl Lab {
     /// # Errors
     /// Same as [`up`].
     pub fn up(kind: LabKind, options: &LabOptions) -> Result<Self> {
+        Self::with_daemons(kind, options, &no_daemons)
+    }
+
+    /// Makes a lab owned by this process, with programs in its nodes.
+    ///
+    /// # Errors
+    /// Same as [`up`].
+    pub fn with_daemons(
+        kind: LabKind,
+        options: &LabOptions,
+        daemons: MakeDaemons<'_>,
+    ) -> Result<Self> {
         Ok(Self {
-            state: up(kind, options, Some(Owner::current()))?,
+            state: up(kind, options, daemons, Some(Owner::current()))?,
         })
     }
 
@@ -566,6 +643,20 @@ pub struct LabStatus {
     pub device: Option<DeviceStatus>,
     /// Parameters for a load through the balancer.
     pub balancer: Option<Balancer>,
+    /// Hosts and broker of a fleet.
+    pub fleet: Option<Fleet>,
+    /// Programs in the nodes, in addition to the device.
+    pub daemons: Vec<DaemonStatus>,
+}
+
+/// Program in a node of a lab.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct DaemonStatus {
+    /// Program as it was started.
+    #[serde(flatten)]
+    pub daemon: StartedDaemon,
+    /// True if the process runs.
+    pub alive: bool,
 }
 
 /// A namespace of a lab.
@@ -630,10 +721,21 @@ impl LabStatus {
             alive: process.is_alive(),
             counters,
         });
+        let daemons: Vec<DaemonStatus> = lab
+            .daemons
+            .iter()
+            .map(|daemon| DaemonStatus {
+                alive: daemon.process.is_alive(),
+                daemon: daemon.clone(),
+            })
+            .collect();
         let whole = nodes.iter().all(|node| node.present)
-            && device.as_ref().is_none_or(|device| device.alive);
+            && device.as_ref().is_none_or(|device| device.alive)
+            && daemons.iter().all(|daemon| daemon.alive);
         LabStatus {
             balancer: Balancer::of_lab(&lab),
+            fleet: Fleet::of_lab(&lab),
+            daemons,
             state: match (lab.complete, whole) {
                 // The owner of the lab has ended.
                 (true, true) if lab.owner.is_some() && !lab.is_owned() => "orphaned",
@@ -717,12 +819,19 @@ pub struct PortHint {
     pub limit: Option<Limit>,
 }
 
-/// Surroundings of the port `interface` in the namespace `node`, if it is a tester port of a lab.
-pub fn find_port(node: &str, interface: &str) -> Option<PortHint> {
-    state::all_labs()
-        .ok()?
-        .iter()
-        .find_map(|lab| port_hint(lab, node, interface))
+/// Surroundings of the port `interface` in the namespace `node`, if it is a tester port of a lab. Without `node`, the
+/// port is in the namespace of the calling thread.
+pub fn find_port(node: Option<&str>, interface: &str) -> Option<PortHint> {
+    let labs = state::all_labs().ok()?;
+    let is_asked = |name: &str| match node {
+        Some(node) => node == name,
+        None => Namespace::named(name).is_ok_and(|namespace| namespace.is_current()),
+    };
+    labs.iter().find_map(|lab| {
+        let nodes = lab.nodes.iter().map(|node| node.namespace.as_str());
+        let mut hints = nodes.filter_map(|node| Some((node, port_hint(lab, node, interface)?)));
+        hints.find(|(node, _)| is_asked(node)).map(|(_, hint)| hint)
+    })
 }
 
 fn port_hint(lab: &LabState, node: &str, interface: &str) -> Option<PortHint> {
@@ -739,6 +848,7 @@ fn port_hint(lab: &LabState, node: &str, interface: &str) -> Option<PortHint> {
     };
     let far = match lab.kind {
         LabKind::Pair => near,
+        LabKind::Fleet => fleet::partner_of(&lab.links, own)?,
         LabKind::Router | LabKind::Impair | LabKind::Balancer => {
             let ends = lab.links.iter().flat_map(|link| [&link.a, &link.b]);
             ends.filter(|end| end.faces_tester())
@@ -796,6 +906,13 @@ mod tests {
         assert_eq!(end.peer_mac, balancer.links[0].b.mac_bytes());
         assert_eq!(end.gateways, near.gateways, "and not the virtual addresses");
         assert_eq!(end.far_port, "wb-balancer-server/s0");
+
+        let fleet = LabState::planned(LabKind::Fleet, LabOptions::default());
+        let end = port_hint(&fleet, "wb-fleet-h1", "t0").unwrap();
+        assert_eq!(end.far_port, "wb-fleet-h2/t0");
+        assert_eq!(end.far_addresses[0].to_string(), "198.19.1.2");
+        assert_eq!(end.peer_mac, fleet.links[3].a.mac_bytes());
+        assert_eq!(port_hint(&fleet, "wb-fleet-h1", "m0"), None);
 
         let impair = LabState::planned(LabKind::Impair, LabOptions::default());
         let end = port_hint(&impair, "wb-impair-a", "a0").unwrap();

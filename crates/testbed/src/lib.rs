@@ -11,6 +11,8 @@
 //! | `lab` | creation, removal, status, neighbours of ports |
 //! | `run` | commands inside a node, and commands with a temporary lab |
 //! | `balancer` | the device under test of the `balancer` lab: nftables or haproxy |
+//! | `daemon` | programs in the nodes: start, readiness |
+//! | `fleet` | hosts, bridges and management network of the `fleet` lab |
 //! | `filters`, `nft` | filter of the router, and loading of nftables rules |
 //! | [`impair`] | the device under test of the `impair` lab, a separate process |
 //! | `self_test` | frames that captures lose on a busy machine |
@@ -19,8 +21,10 @@
 pub mod impair;
 
 mod balancer;
+mod daemon;
 mod error;
 mod filters;
+mod fleet;
 mod lab;
 mod nft;
 mod process;
@@ -32,11 +36,14 @@ mod topology;
 mod user;
 
 pub use balancer::{Balancer, BalancerMode, BalancerOptions, BalancerSide};
+pub use daemon::{Daemon, Ready, StartedDaemon, find_program, no_daemons};
 pub use error::{Result, TestbedError};
 pub use filters::Filter;
+pub use fleet::{Fleet, FleetHost, fleet_access};
 pub use lab::{
-    DeviceStatus, EndProgram, Lab, LabList, LabStatus, NodeStatus, OwnerStatus, PortHint,
-    SweepResult, SweepScope, down, down_all, find_port, lab_users, list_labs, sweep, up,
+    DaemonStatus, DeviceStatus, EndProgram, Lab, LabList, LabStatus, MakeDaemons, NodeStatus,
+    OwnerStatus, PortHint, SweepResult, SweepScope, down, down_all, find_port, lab_users,
+    list_labs, sweep, up,
 };
 pub use process::end_with_this_thread;
 pub use run::{exec, run};
@@ -45,5 +52,5 @@ pub use self_test::{
 };
 pub use shaping::Limit;
 pub use state::{LabState, Owner, Process};
-pub use topology::{DeviceDriver, End, LabKind, LabOptions, LinkEnds, Node};
+pub use topology::{Bridge, DeviceDriver, End, LabKind, LabOptions, LinkEnds, Node};
 pub use user::{enter_user_namespace, gain_privileges};

@@ -8,11 +8,11 @@ use std::{
 
 use wb_machine::{Namespace, in_namespace};
 
-use crate::{Result, TestbedError, balancer::find};
+use crate::{Result, TestbedError, daemon::find_program};
 
 /// Path of `nft`.
 pub(crate) fn nft_program() -> Result<PathBuf> {
-    find("nft", "nftables")
+    find_program("nft", "nftables")
 }
 
 /// Loads rules in a node.

@@ -1,17 +1,17 @@
 //! Processes of a lab: finds those inside its namespaces and its device, and ends them.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions};
 use wb_machine::process;
 
+use crate::daemon::{Daemon, Ready, start_daemon};
 use crate::impair::DEVICE_COMMAND;
 use crate::{LabState, Process, Result, TestbedError, state};
 
@@ -165,45 +165,18 @@ pub(crate) fn start_device(lab: &LabState) -> Result<Process> {
         None => std::env::current_exe().map_err(TestbedError::io("find", "this program"))?,
     };
     let file = state::path_of(&lab.name)?;
-    let log_path = state::log_path(&file);
-    let log = File::create(&log_path)
-        .map_err(TestbedError::io("create", log_path.display().to_string()))?;
-    let mut command = Command::new(&program);
-    command
-        .arg(DEVICE_COMMAND)
-        .arg(&file)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(log);
-    own_session(&mut command);
-    let mut child = command
-        .spawn()
-        .map_err(TestbedError::io("start", program.display().to_string()))?;
-    let process = identify_process(child.id());
-
-    let mut line = String::new();
-    let answer = child.stdout.take().expect("its output is a pipe");
-    let read = BufReader::new(answer).read_line(&mut line);
-    if read.is_ok()
-        && line.trim_end() == READY
-        && let Some(process) = process
-    {
-        // The handle is dropped without waiting, since the process must outlive this one; `end` reaps it.
-        return Ok(process);
-    }
-    let _ = child.kill();
-    let _ = child.wait();
-    let log = fs::read_to_string(&log_path).unwrap_or_default();
-    let message = log
-        .lines()
-        .last()
-        .unwrap_or("ended without a message")
-        .to_owned();
-    Err(TestbedError::Device { message })
+    start_daemon(&Daemon {
+        name: "the device".into(),
+        namespace: lab.links[1].a.namespace.clone(),
+        program,
+        log: state::log_path(&file),
+        arguments: vec![DEVICE_COMMAND.into(), file.into()],
+        ready: Ready::Prints(READY),
+    })
 }
 
 /// Output of the device once it forwards.
-pub(crate) const READY: &str = "ready";
+pub(crate) const READY: &str = "the device forwards";
 
 /// Detaches a command from Ctrl-C and the end of the terminal: the lab outlives the command that made it.
 #[allow(unsafe_code)] // The standard library has no other way to call setsid in the child.
@@ -230,6 +203,9 @@ pub fn end_with_this_thread(command: &mut Command, signal: Signal) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
     use super::*;
 
     #[test]

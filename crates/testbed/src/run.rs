@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wb_machine::{Namespace, descriptors::keep_limit};
 
-use crate::{Lab, LabKind, LabOptions, Result, TestbedError, process, state, user};
+use crate::{Lab, LabKind, LabOptions, MakeDaemons, Result, TestbedError, process, state, user};
 
 /// Signals that are forwarded to the command.
 const PASSED_ON: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
@@ -26,17 +26,22 @@ pub fn exec(node: &str, argv: &[String]) -> Result<i32> {
     state::lab_directory()?;
     let namespace = Namespace::named(node)?;
     let mut signals = watch_signals()?;
-    let child = thread::scope(|scope| {
+    let child = spawn_inside(&namespace, &mut build_command(argv)?)?;
+    wait(child, &mut signals)
+}
+
+/// Starts a command inside a namespace, with a `/sys` that shows its interfaces.
+pub(crate) fn spawn_inside(namespace: &Namespace, command: &mut Command) -> Result<Child> {
+    thread::scope(|scope| {
         // The child begins in the namespaces of the thread that starts it.
         let starter = scope.spawn(|| {
-            enter_namespace(&namespace)?;
-            start(&mut build_command(argv)?, argv)
+            enter_namespace(namespace)?;
+            start(command)
         });
         starter
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })?;
-    wait(child, &mut signals)
+    })
 }
 
 /// Makes a lab, runs a command, takes the lab down, and returns the command's exit code.
@@ -44,16 +49,21 @@ pub fn exec(node: &str, argv: &[String]) -> Result<i32> {
 ///
 /// # Errors
 /// Same as [`crate::up`]; no such command.
-pub fn run(kind: LabKind, options: &LabOptions, argv: &[String]) -> Result<i32> {
+pub fn run(
+    kind: LabKind,
+    options: &LabOptions,
+    daemons: MakeDaemons<'_>,
+    argv: &[String],
+) -> Result<i32> {
     let mut signals = watch_signals()?;
-    let lab = Lab::up(kind, options)?;
+    let lab = Lab::with_daemons(kind, options, daemons)?;
     if let Some(signal) = signals.pending().find(|signal| PASSED_ON.contains(signal)) {
         return Err(TestbedError::Interrupted { signal });
     }
     let code = build_command(argv).and_then(|mut command| {
         // If this program is killed, nothing takes the lab down after the command.
         process::end_with_this_thread(&mut command, Signal::TERM);
-        wait(start(&mut command, argv)?, &mut signals)
+        wait(start(&mut command)?, &mut signals)
     });
     lab.down()?;
     code
@@ -74,10 +84,9 @@ fn build_command(argv: &[String]) -> Result<Command> {
     Ok(command)
 }
 
-fn start(command: &mut Command, argv: &[String]) -> Result<Child> {
-    command
-        .spawn()
-        .map_err(TestbedError::io("start", argv[0].as_str()))
+fn start(command: &mut Command) -> Result<Child> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.spawn().map_err(TestbedError::io("start", program))
 }
 
 /// Moves this thread into `namespace`, with a matching view of `/sys`.

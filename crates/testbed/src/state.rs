@@ -16,7 +16,9 @@ use wb_machine::{netns, process};
 
 use crate::shaping::Limit;
 use crate::topology::{PREFIX, Topology};
-use crate::{LabKind, LabOptions, LinkEnds, Node, Result, TestbedError, user};
+use crate::{
+    Bridge, LabKind, LabOptions, LinkEnds, Node, Result, StartedDaemon, TestbedError, user,
+};
 
 const SHARED: &str = "/run/wirebench/labs";
 
@@ -88,12 +90,22 @@ pub struct LabState {
     pub owner: Option<Owner>,
     /// The impairing device, or haproxy.
     pub device: Option<Process>,
+    /// Bridges of the kernel.
+    #[serde(default)]
+    pub bridges: Vec<Bridge>,
+    /// Programs in the nodes, in addition to the device.
+    #[serde(default)]
+    pub daemons: Vec<StartedDaemon>,
 }
 
 impl LabState {
     /// State of a new lab before any part of it exists.
     pub(crate) fn planned(kind: LabKind, options: LabOptions) -> Self {
-        let Topology { nodes, links } = Topology::of_kind(kind, &options);
+        let Topology {
+            nodes,
+            links,
+            bridges,
+        } = Topology::of_kind(kind, &options);
         Self {
             name: options.name_for(kind).into(),
             kind,
@@ -109,6 +121,8 @@ impl LabState {
             links,
             owner: Some(Owner::current()),
             device: None,
+            bridges,
+            daemons: Vec::new(),
         }
     }
 
@@ -175,6 +189,15 @@ impl LabState {
     /// Removes the files of this lab. Its own file is removed last.
     pub(crate) fn remove_files(&self) -> Result<()> {
         let path = path_of(&self.name)?;
+        let folder = fleet_path(&path);
+        match fs::remove_dir_all(&folder) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                return Err(TestbedError::io("remove", folder.display().to_string())(
+                    cause,
+                ));
+            }
+            _ => {}
+        }
         for file in [
             counters_path(&path),
             log_path(&path),
@@ -241,6 +264,11 @@ pub(crate) fn counters_path(state: &Path) -> PathBuf {
 /// Configuration file of haproxy.
 pub(crate) fn haproxy_path(state: &Path) -> PathBuf {
     state.with_extension("haproxy")
+}
+
+/// Folder of a fleet: access files, configuration and store of the broker, logs.
+pub(crate) fn fleet_path(state: &Path) -> PathBuf {
+    state.with_extension("fleet")
 }
 
 /// Log file of the device.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::balancer::{self, BalancerOptions};
 use crate::filters::Filter;
+use crate::fleet::{self, HOSTS};
 use crate::impair::ImpairOptions;
 use crate::{Result, TestbedError};
 
@@ -27,15 +28,18 @@ pub enum LabKind {
     Impair,
     /// The kernel or haproxy, which distributes the connections to one address over several servers.
     Balancer,
+    /// Hosts with a test port each, on both sides of the bridge of `Impair`, and a management network.
+    Fleet,
 }
 
 impl LabKind {
     /// All kinds.
-    pub const ALL: [LabKind; 4] = [
+    pub const ALL: [LabKind; 5] = [
         LabKind::Pair,
         LabKind::Router,
         LabKind::Impair,
         LabKind::Balancer,
+        LabKind::Fleet,
     ];
 
     /// Name on the command line, and default name of a lab of this kind.
@@ -45,15 +49,17 @@ impl LabKind {
             LabKind::Router => "router",
             LabKind::Impair => "impair",
             LabKind::Balancer => "balancer",
+            LabKind::Fleet => "fleet",
         }
     }
 
-    /// Nodes, from the near side to the far one.
+    /// Nodes, from the near side to the far one. The hosts of a fleet come in addition.
     pub(crate) fn nodes(self) -> &'static [&'static str] {
         match self {
             LabKind::Pair => &["a", "b"],
             LabKind::Router | LabKind::Impair => &["a", "dut", "b"],
             LabKind::Balancer => &["client", "lb", "server"],
+            LabKind::Fleet => &["dut", "net"],
         }
     }
 
@@ -123,14 +129,16 @@ pub struct LabOptions {
     pub limit_bps: Option<u64>,
     /// `router`: packets to forward; empty forwards all.
     pub filters: Vec<Filter>,
-    /// `impair`: impairments of the device.
+    /// `impair`, `fleet`: impairments of the device.
     pub impair: Option<ImpairOptions>,
     /// `balancer`: method of distributing connections, and number of servers.
     pub balancer: Option<BalancerOptions>,
-    /// `impair`: program that runs as the device, called with `impair-device STATE_FILE`; the default is
+    /// `fleet`: number of hosts, 2 to 64; the default is 2.
+    pub fleet_hosts: Option<u32>,
+    /// `impair`, `fleet`: program that runs as the device, called with `impair-device STATE_FILE`; the default is
     /// this program.
     pub device_program: Option<PathBuf>,
-    /// `impair`: receive method of the device.
+    /// `impair`, `fleet`: receive method of the device.
     pub device_driver: DeviceDriver,
 }
 
@@ -146,6 +154,7 @@ impl Default for LabOptions {
             filters: Vec::new(),
             impair: None,
             balancer: None,
+            fleet_hosts: None,
             device_program: None,
             device_driver: DeviceDriver::Auto,
         }
@@ -183,10 +192,16 @@ impl LabOptions {
         only_for(&[LabKind::Pair], self.links != 1, "--links");
         only_for(&with_queues, self.queues != 1, "--queues");
         let with_hosts = [LabKind::Pair, LabKind::Router, LabKind::Impair];
-        only_for(&with_hosts, self.hosts, "--hosts");
+        only_for(&with_hosts, self.hosts, "--hosts without a number");
         only_for(&[LabKind::Router], self.limit_bps.is_some(), "--limit");
         only_for(&[LabKind::Router], !self.filters.is_empty(), "--filters");
-        only_for(&[LabKind::Impair], self.impair.is_some(), "an impairment");
+        let with_device = [LabKind::Impair, LabKind::Fleet];
+        only_for(&with_device, self.impair.is_some(), "an impairment");
+        only_for(
+            &[LabKind::Fleet],
+            self.fleet_hosts.is_some(),
+            "--hosts with a number",
+        );
         only_for(
             &[LabKind::Balancer],
             self.balancer.is_some(),
@@ -221,6 +236,14 @@ impl LabOptions {
             wrong.push(fault.to_string());
         }
         wrong.extend(self.balancer.and_then(BalancerOptions::fault));
+        if let Some(hosts) = self.fleet_hosts
+            && !HOSTS.contains(&hosts)
+        {
+            let (least, most) = (HOSTS.start(), HOSTS.end());
+            wrong.push(format!(
+                "--hosts: must be between {least} and {most}, got {hosts}"
+            ));
+        }
         if wrong.is_empty() {
             Ok(())
         } else {
@@ -247,7 +270,7 @@ fn name_fault(name: &str) -> Option<&'static str> {
 /// A network namespace of a lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Node {
-    /// `a`, `dut`, `b`; in a balancer lab `client`, `lb`, `server`.
+    /// `a`, `dut`, `b`; in a balancer lab `client`, `lb`, `server`; in a fleet `h1`, `h2`, …, `dut`, `net`.
     pub node: String,
     /// Name of the namespace for `ip netns`: `wb-pair-a`.
     pub namespace: String,
@@ -277,11 +300,7 @@ impl End {
 
     /// The hardware address.
     pub fn mac_bytes(&self) -> [u8; 6] {
-        let mut bytes = [0; 6];
-        for (byte, text) in bytes.iter_mut().zip(self.mac.split(':')) {
-            *byte = u8::from_str_radix(text, 16).unwrap_or(0);
-        }
-        bytes
+        mac_bytes(&self.mac)
     }
 
     /// Addresses to which frames for other networks go: the kernel's addresses that have a network, IPv4 then
@@ -350,23 +369,42 @@ pub(crate) const fn benchmark_v6(subnet: u16, host: u16) -> Ipv6Addr {
 
 /// 198.18.0.0/15 is reserved for benchmarks: RFC 2544 appendix C.2.2. Each link after the first has a separate
 /// network.
-const fn tester_v4(side: u8, link: u8) -> Ipv4Addr {
+pub(crate) const fn tester_v4(side: u8, link: u8) -> Ipv4Addr {
     Ipv4Addr::new(198, 18 + side, 1 + link, 2)
 }
 
-const fn tester_v6(side: u8, link: u8) -> Ipv6Addr {
+pub(crate) const fn tester_v6(side: u8, link: u8) -> Ipv6Addr {
     benchmark_v6(side as u16 * 0x8000 + 1 + link as u16, 2)
 }
 
-/// Nodes and wires of a lab.
+/// A bridge of the kernel in a node of a lab.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bridge {
+    /// Namespace of the bridge.
+    pub namespace: String,
+    /// Interface that is the bridge.
+    pub interface: String,
+    /// MAC address of the bridge, as text.
+    pub mac: String,
+    /// Interfaces of the namespace that are its ports.
+    pub ports: Vec<String>,
+    /// Address of the kernel on the bridge, with prefix length.
+    pub address: Option<String>,
+}
+
+/// Nodes, wires and bridges of a lab.
 pub(crate) struct Topology {
     pub(crate) nodes: Vec<Node>,
     pub(crate) links: Vec<LinkEnds>,
+    pub(crate) bridges: Vec<Bridge>,
 }
 
 impl Topology {
     pub(crate) fn of_kind(kind: LabKind, options: &LabOptions) -> Self {
         let name = options.name_for(kind);
+        if kind == LabKind::Fleet {
+            return fleet::topology(name, options.fleet_hosts);
+        }
         let nodes = kind
             .nodes()
             .iter()
@@ -389,7 +427,7 @@ impl Topology {
                     b: tester_end(name, kind, 1, link),
                 })
                 .collect(),
-            LabKind::Router | LabKind::Impair | LabKind::Balancer => vec![
+            _ => vec![
                 LinkEnds {
                     a: tester_end(name, kind, 0, 0),
                     b: device_end(name, kind, 0),
@@ -400,14 +438,18 @@ impl Topology {
                 },
             ],
         };
-        Topology { nodes, links }
+        Topology {
+            nodes,
+            links,
+            bridges: Vec::new(),
+        }
     }
 }
 
 /// Prefix of the name of every lab namespace.
 pub(crate) const PREFIX: &str = "wb-";
 
-fn namespace_name(lab: &str, node: &str) -> String {
+pub(crate) fn namespace_name(lab: &str, node: &str) -> String {
     format!("{PREFIX}{lab}-{node}")
 }
 
@@ -456,9 +498,18 @@ fn device_end(lab: &str, kind: LabKind, side: usize) -> End {
     }
 }
 
-/// Locally administered MAC address, fixed for a lab and port. Four bytes depend on the lab's name, so that
-/// addresses stay distinct if a user connects two labs.
-fn lab_mac(lab: &str, port: u8) -> String {
+/// Bytes of a MAC address that [`lab_mac`] made.
+pub(crate) fn mac_bytes(mac: &str) -> [u8; 6] {
+    let mut bytes = [0; 6];
+    for (byte, text) in bytes.iter_mut().zip(mac.split(':')) {
+        *byte = u8::from_str_radix(text, 16).unwrap_or(0);
+    }
+    bytes
+}
+
+/// Locally administered MAC address, fixed for a lab and port, or for a namespace and port. Four bytes depend on the
+/// name, so that addresses stay distinct if a user connects two labs.
+pub(crate) fn lab_mac(lab: &str, port: u8) -> String {
     // FNV-1a.
     let hash = lab.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
@@ -573,7 +624,7 @@ mod tests {
                 .parse::<LabKind>()
                 .unwrap_err()
                 .to_string()
-                .contains("pair, router, impair, balancer")
+                .contains("pair, router, impair, balancer, fleet")
         );
     }
 }

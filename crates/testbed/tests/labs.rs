@@ -2,13 +2,16 @@
 
 mod common;
 
+use std::path::Path;
 use std::process::{Child, Stdio};
 
 use common::{Unique, lab_command, open, privileged, receive, send, until};
 use rustix::process::{Pid, Signal, kill_process};
 use wb_machine::{Namespace, Netlink, netns};
 use wb_testbed::impair::{ImpairOptions, Loss};
-use wb_testbed::{Lab, LabKind, LabOptions, LabStatus, TestbedError};
+use wb_testbed::{
+    Daemon, Lab, LabKind, LabOptions, LabState, LabStatus, Node, Ready, TestbedError, no_daemons,
+};
 use wb_wire::{MacAddr, Stack, Tag, arp_request, find_tag};
 
 fn status(name: &str) -> Option<LabStatus> {
@@ -57,7 +60,7 @@ fn each_kind_comes_up_and_goes_without_a_trace() {
     for kind in LabKind::ALL {
         let unique = Unique::new();
         let name = unique.0.as_str();
-        let made = wb_testbed::up(kind, &unique.options(), None).unwrap();
+        let made = wb_testbed::up(kind, &unique.options(), &no_daemons, None).unwrap();
         let listed = status(name).unwrap();
         assert_eq!((listed.state, listed.kind), ("up", kind));
         assert!(
@@ -67,20 +70,21 @@ fn each_kind_comes_up_and_goes_without_a_trace() {
                 .all(|node| node.present && netns::list().unwrap().contains(&node.node.namespace))
         );
         assert_eq!(listed.links, made.links);
-        assert_eq!(listed.device.is_some(), kind == LabKind::Impair);
+        let has_device = matches!(kind, LabKind::Impair | LabKind::Fleet);
+        assert_eq!(listed.device.is_some(), has_device);
         assert_eq!(listed.balancer.is_some(), kind == LabKind::Balancer);
         assert!(listed.owner.is_none());
 
-        let taken = wb_testbed::up(kind, &unique.options(), None).unwrap_err();
+        let taken = wb_testbed::up(kind, &unique.options(), &no_daemons, None).unwrap_err();
         assert!(matches!(taken, TestbedError::Exists { .. }), "{taken}");
         assert!(is_up(name), "the second attempt leaves the first lab alone");
 
-        let [near, far] = if kind == LabKind::Balancer {
-            [("client", "c0"), ("server", "s0")]
-        } else {
-            [("a", "a0"), ("b", "b0")]
+        let [near, far] = match kind {
+            LabKind::Balancer => [("client", "c0"), ("server", "s0")],
+            LabKind::Fleet => [("h1", "t0"), ("h2", "t0")],
+            _ => [("a", "a0"), ("b", "b0")],
         };
-        let hint = wb_testbed::find_port(&format!("wb-{name}-{}", near.0), near.1).unwrap();
+        let hint = wb_testbed::find_port(Some(&format!("wb-{name}-{}", near.0)), near.1).unwrap();
         assert_eq!(
             (hint.kind, hint.far_port),
             (kind, format!("wb-{name}-{}/{}", far.0, far.1))
@@ -129,7 +133,7 @@ fn a_failure_half_way_leaves_nothing_and_spares_what_was_there() {
     let unique = Unique::new();
     let foreign = format!("wb-{}-b", unique.0);
     netns::create(&foreign).unwrap();
-    wb_testbed::up(LabKind::Pair, &unique.options(), None).unwrap_err();
+    wb_testbed::up(LabKind::Pair, &unique.options(), &no_daemons, None).unwrap_err();
     assert!(status(&unique.0).is_none());
     assert_eq!(
         netns::list()
@@ -151,8 +155,8 @@ fn a_failure_half_way_leaves_nothing_and_spares_what_was_there() {
         device_program: Some("/bin/false".into()),
         ..unique.options()
     };
-    let error = wb_testbed::up(LabKind::Impair, &broken, None).unwrap_err();
-    assert!(matches!(error, TestbedError::Device { .. }), "{error}");
+    let error = wb_testbed::up(LabKind::Impair, &broken, &no_daemons, None).unwrap_err();
+    assert!(matches!(error, TestbedError::NotStarted { .. }), "{error}");
     assert_eq!(unique.remains(), Vec::<String>::new());
 }
 
@@ -168,8 +172,8 @@ fn the_router_forwards_both_families() {
     };
     let lab = Lab::up(LabKind::Router, &options).unwrap();
     assert_eq!(lab.state().limit.unwrap().rate_bps, 100_000_000);
-    let near = wb_testbed::find_port(lab.node("a"), "a0").unwrap();
-    let far = wb_testbed::find_port(lab.node("b"), "b0").unwrap();
+    let near = wb_testbed::find_port(Some(lab.node("a")), "a0").unwrap();
+    let far = wb_testbed::find_port(Some(lab.node("b")), "b0").unwrap();
     let mut tx = open(&lab.port("a0"));
     let mut rx = open(&lab.port("b0"));
     // Replaces a tester that answers.
@@ -231,7 +235,7 @@ fn the_device_does_what_it_counts() {
         },
     )
     .unwrap();
-    let hint = wb_testbed::find_port(lab.node("a"), "a0").unwrap();
+    let hint = wb_testbed::find_port(Some(lab.node("a")), "a0").unwrap();
     let [own, peer] = [lab.state().links[0].a.mac_bytes(), hint.peer_mac].map(MacAddr);
     let (mut a, mut b) = (open(&lab.port("a0")), open(&lab.port("b0")));
     let [near, far]: [std::net::Ipv4Addr; 2] =
@@ -300,12 +304,170 @@ fn the_device_does_what_it_counts() {
 }
 
 #[test]
+fn frames_between_the_sides_of_a_fleet_go_through_the_device() {
+    if !privileged() {
+        return;
+    }
+    const COUNT: u32 = 500;
+    let unique = Unique::new();
+    let options = LabOptions {
+        fleet_hosts: Some(3),
+        impair: Some(ImpairOptions {
+            loss: Loss::Every(100),
+            ..ImpairOptions::default()
+        }),
+        ..unique.options()
+    };
+    let lab = Lab::up(LabKind::Fleet, &options).unwrap();
+    let port = |host: &str| open(&format!("{}/t0", lab.node(host)));
+    let mac = |host: &str| {
+        let namespace = Namespace::named(lab.node(host)).unwrap();
+        MacAddr(Netlink::open(&namespace).unwrap().link("t0").unwrap().mac)
+    };
+    let [mut h1, mut h2, mut h3] = ["h1", "h2", "h3"].map(port);
+    let mut others = Vec::new();
+    // The bridges learn where h1 and h2 are.
+    send(&mut h2, &tagged(mac("h2"), mac("h1"), 1));
+    until("h1 has the frame of h2", || receive(&mut h1).len() == 1);
+    send(&mut h1, &tagged(mac("h1"), mac("h2"), COUNT));
+    let mut came = Vec::new();
+    until("all frames but the lost ones have come", || {
+        came.extend(sequences(&receive(&mut h2)));
+        came.len() as u32 == COUNT - COUNT / 100
+    });
+    let counters = lab.status().device.unwrap().counters.unwrap();
+    assert_eq!(
+        (counters.a_to_b.arrived, counters.a_to_b.lost),
+        (u64::from(COUNT), u64::from(COUNT / 100))
+    );
+    assert_eq!(counters.b_to_a.arrived, 1);
+    others.extend(receive(&mut h3));
+    assert_eq!(
+        sequences(&others),
+        [0],
+        "h3 has only the frame from before the bridge knew h1"
+    );
+
+    send(&mut h1, &tagged(mac("h1"), mac("h3"), 10));
+    let mut came = Vec::new();
+    until("h3 has frames of its side", || {
+        came.extend(sequences(&receive(&mut h3)));
+        came.len() == 10
+    });
+    assert!(
+        receive(&mut h2)
+            .iter()
+            .all(|frame| find_tag(frame).is_some()),
+        "neither the kernels nor the bridges send frames"
+    );
+}
+
+/// A program that waits for a file, prints that it is up, and runs until it is stopped.
+fn stand_in(lab: &LabState, host: &str, folder: &Path, awaits: &str) -> Daemon {
+    let find = |node: &&Node| node.node == host;
+    let script = format!(
+        "while ! test -e {awaits}; do sleep 0.01; done; touch {host}.began; ls /sys/class/net; echo is up; \
+         exec sleep 1000"
+    );
+    Daemon {
+        name: host.into(),
+        namespace: lab.nodes.iter().find(find).unwrap().namespace.clone(),
+        program: "/bin/sh".into(),
+        arguments: vec![
+            "-c".into(),
+            format!("cd {}; {script}", folder.display()).into(),
+        ],
+        log: folder.join(format!("{host}.log")),
+        ready: Ready::Prints("is up"),
+    }
+}
+
+#[test]
+fn programs_start_in_groups_and_end_with_the_lab() {
+    if !privileged() {
+        return;
+    }
+    let unique = Unique::new();
+    let daemons = |lab: &LabState, folder: &Path| {
+        Ok(vec![
+            // The programs of a group start together.
+            vec![
+                stand_in(lab, "net", folder, "h1.began"),
+                stand_in(lab, "h1", folder, "/bin/sh"),
+            ],
+            vec![stand_in(lab, "h2", folder, "net.began")],
+        ])
+    };
+    wb_testbed::up(LabKind::Fleet, &unique.options(), &daemons, None).unwrap();
+    let up = status(&unique.0).unwrap();
+    assert_eq!(up.state, "up");
+    let names: Vec<&str> = up.daemons.iter().map(|d| d.daemon.name.as_str()).collect();
+    assert_eq!(names, ["net", "h1", "h2"]);
+    assert!(up.daemons.iter().all(|daemon| daemon.alive));
+    let h2 = &up.daemons[2].daemon;
+    assert_eq!(
+        std::fs::read_to_string(&h2.log).unwrap(),
+        "lo\nm0\nt0\nis up\n"
+    );
+    kill_process(
+        Pid::from_raw(h2.process.pid.cast_signed()).unwrap(),
+        Signal::KILL,
+    )
+    .unwrap();
+    until("the program is gone", || {
+        status(&unique.0).unwrap().state == "broken"
+    });
+    let alive: Vec<bool> = status(&unique.0)
+        .unwrap()
+        .daemons
+        .iter()
+        .map(|daemon| daemon.alive)
+        .collect();
+    assert_eq!(alive, [true, true, false]);
+    wb_testbed::down(&unique.0).unwrap();
+    assert_eq!(unique.remains(), Vec::<String>::new());
+}
+
+#[test]
+fn a_program_that_does_not_start_leaves_no_lab() {
+    if !privileged() {
+        return;
+    }
+    let unique = Unique::new();
+    let daemons = |lab: &LabState, folder: &Path| {
+        let mut wrong = stand_in(lab, "h2", folder, "/bin/sh");
+        wrong.arguments = vec!["-c".into(), "echo no port; exit 1".into()];
+        Ok(vec![vec![stand_in(lab, "h1", folder, "/bin/sh"), wrong]])
+    };
+    let error = wb_testbed::up(LabKind::Fleet, &unique.options(), &daemons, None).unwrap_err();
+    assert_eq!(error.to_string(), "h2 did not start: no port");
+    assert_eq!(unique.remains(), Vec::<String>::new());
+}
+
+#[test]
+fn a_port_in_this_namespace_has_the_hints_of_its_lab() {
+    if !privileged() {
+        return;
+    }
+    let unique = Unique::new();
+    let lab = Lab::up(LabKind::Pair, &unique.options()).unwrap();
+    let find = || wb_testbed::find_port(None, "a0");
+    assert_eq!(find(), None);
+    let node = Namespace::named(lab.node("a")).unwrap();
+    let hint = wb_machine::in_namespace(&node, find).unwrap().unwrap();
+    assert_eq!(
+        (hint.lab, hint.far_port),
+        (unique.0.clone(), lab.port("b0"))
+    );
+}
+
+#[test]
 fn a_killed_device_is_seen_and_swept() {
     if !privileged() {
         return;
     }
     let unique = Unique::new();
-    wb_testbed::up(LabKind::Impair, &unique.options(), None).unwrap();
+    wb_testbed::up(LabKind::Impair, &unique.options(), &no_daemons, None).unwrap();
     let device = status(&unique.0).unwrap().device.unwrap().process;
     kill_process(
         Pid::from_raw(device.pid.cast_signed()).unwrap(),

@@ -252,6 +252,7 @@ const FIRST: &[(&str, &[&str])] = &[
         "lab up",
         &[
             "as",
+            "hosts",
             "links",
             "queues",
             "limit",

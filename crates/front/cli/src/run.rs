@@ -161,7 +161,7 @@ impl Observer for Watched<'_> {
 /// Returns hints about lab ends, by place.
 pub(crate) fn lab_hints(plan: &Plan) -> BTreeMap<String, PortHint> {
     let hint = |locator: &wb_model::Locator| {
-        let hint = wb_testbed::find_port(locator.node.as_ref()?, &locator.name)?;
+        let hint = wb_testbed::find_port(locator.node.as_deref(), &locator.name)?;
         let peer_mac = Some(hint.peer_mac);
         Some((locator.place(), PortHint { peer_mac }))
     };

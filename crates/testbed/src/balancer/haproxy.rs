@@ -1,28 +1,23 @@
-//! haproxy as the balancer: configuration, process and readiness.
+//! haproxy as the balancer: configuration and process.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::fs;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit};
-use wb_machine::{Namespace, descriptors::keep_limit, in_namespace, sysctl};
+use wb_machine::{Namespace, sysctl};
 
-use super::{BalancerOptions, PORT, VIRTUAL, find};
-use crate::process::{identify_process, own_session};
+use super::{BalancerOptions, PORT, VIRTUAL};
+use crate::daemon::{Daemon, Ready, find_program, start_daemon};
 use crate::{LabState, Process, Result, TestbedError, state};
 
 /// Address of its counters within the node.
 const COUNTERS: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 8404);
-/// Maximum time until haproxy listens.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Path of `haproxy`.
 pub(super) fn haproxy_program() -> Result<PathBuf> {
-    find("haproxy", "haproxy")
+    find_program("haproxy", "haproxy")
 }
 
 /// Starts haproxy in the device's node and waits until it listens.
@@ -34,46 +29,17 @@ pub(super) fn start(
     let program = haproxy_program()?;
     prepare_device(device);
     let lab_file = state::path_of(&lab.name)?;
-    let (file, log_path) = (state::haproxy_path(&lab_file), state::log_path(&lab_file));
-    let failed = |verb, path: &PathBuf| TestbedError::io(verb, path.display().to_string());
-    fs::write(&file, haproxy_config(options)).map_err(failed("write", &file))?;
-    let log = File::create(&log_path).map_err(failed("create", &log_path))?;
-    let also_log = log.try_clone().map_err(failed("open", &log_path))?;
-    let mut command = Command::new(&program);
-    command
-        .arg("-db")
-        .arg("-f")
-        .arg(&file)
-        .stdin(Stdio::null())
-        .stdout(log)
-        .stderr(also_log);
-    own_session(&mut command);
-    keep_limit(&mut command);
-    let mut child = in_namespace(device, || command.spawn())?
-        .map_err(TestbedError::io("start", program.display().to_string()))?;
-
-    let begin = Instant::now();
-    let address = SocketAddr::from(COUNTERS);
-    let message = loop {
-        if let Ok(Some(_)) = child.try_wait() {
-            break error_line(&fs::read_to_string(&log_path).unwrap_or_default());
-        }
-        let answers = in_namespace(device, || TcpStream::connect(address).is_ok())?;
-        if answers && let Some(process) = identify_process(child.id()) {
-            // The handle is dropped without waiting, since the process must outlive this one.
-            return Ok(process);
-        }
-        if begin.elapsed() > START_TIMEOUT {
-            break format!(
-                "haproxy is not listening after {} s",
-                START_TIMEOUT.as_secs()
-            );
-        }
-        thread::sleep(Duration::from_millis(10));
-    };
-    let _ = child.kill();
-    let _ = child.wait();
-    Err(TestbedError::Device { message })
+    let file = state::haproxy_path(&lab_file);
+    fs::write(&file, haproxy_config(options))
+        .map_err(TestbedError::io("write", file.display().to_string()))?;
+    start_daemon(&Daemon {
+        name: "haproxy".into(),
+        namespace: lab.links[1].a.namespace.clone(),
+        program,
+        arguments: vec!["-db".into(), "-f".into(), file.into()],
+        log: state::log_path(&lab_file),
+        ready: Ready::Listens(COUNTERS.into()),
+    })
 }
 
 /// Applies the kernel settings that a load over sockets needs. Ignores unavailable ones.
@@ -86,16 +52,6 @@ fn prepare_device(device: &Namespace) {
     ] {
         let _ = sysctl::set(device, &format!("net/{key}"), value);
     }
-}
-
-/// The relevant error line of the log.
-fn error_line(log: &str) -> String {
-    let alert = log.lines().find(|line| line.contains("[ALERT]"));
-    let line = alert.or_else(|| log.lines().last());
-    format!(
-        "haproxy: {}",
-        line.unwrap_or("ended without a message").trim()
-    )
 }
 
 /// Limit of connections; each connection takes two descriptors.
@@ -153,12 +109,5 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert_eq!(text.matches("  server server").count(), 4);
-    }
-
-    #[test]
-    fn its_complaint_is_found() {
-        let log = "[NOTICE] path\n[ALERT] (7) : cannot bind socket\n[ALERT] (7) : fatal\n";
-        assert_eq!(error_line(log), "haproxy: [ALERT] (7) : cannot bind socket");
-        assert_eq!(error_line(""), "haproxy: ended without a message");
     }
 }

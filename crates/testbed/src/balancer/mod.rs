@@ -12,16 +12,14 @@
 mod haproxy;
 mod nat;
 
-use std::env;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wb_machine::{Namespace, sysctl};
 
 use crate::topology::benchmark_v6;
-use crate::{End, LabKind, LabState, Process, Result, TestbedError, nft};
+use crate::{End, LabKind, LabState, Process, Result, nft};
 
 /// Virtual addresses. They belong to the device and to the client's network, so that the device
 /// answers ARP, neighbour discovery and echo for them.
@@ -228,16 +226,6 @@ pub(crate) fn start(lab: &LabState, device: &Namespace) -> Result<Option<Process
     }
 }
 
-/// Path of a program; administration tools are often not in `PATH`.
-pub(crate) fn find(program: &'static str, package: &'static str) -> Result<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path)
-        .chain(["/usr/sbin".into(), "/sbin".into()])
-        .map(|folder| folder.join(program))
-        .find(|file| file.is_file())
-        .ok_or(TestbedError::Missing { program, package })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -299,12 +287,6 @@ mod tests {
         assert!(
             text.contains("--mode or --backends works with the lab balancer"),
             "{text}"
-        );
-        let missing = find("no-such-program", "a-package").unwrap_err();
-        assert!(missing.is_input());
-        assert!(
-            missing.to_string().contains("apt-get install a-package"),
-            "{missing}"
         );
     }
 }

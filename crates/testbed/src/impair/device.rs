@@ -29,7 +29,7 @@ pub const DEVICE_COMMAND: &str = "impair-device";
 /// standard error, from which the lab's maker reads it.
 pub fn device_main(state_file: &Path) -> Result<()> {
     let lab = LabState::read(state_file)?;
-    let [near, far] = &lab.links[..] else {
+    let [near, far, ..] = &lab.links[..] else {
         return Err(TestbedError::Input(format!(
             "the lab {} has no impairing device",
             lab.name
@@ -65,7 +65,10 @@ pub fn device_main(state_file: &Path) -> Result<()> {
             // The wires are removed shortly before the lab file.
             Ok(PortError::Gone { .. }) => return Ok(()),
             Ok(error) => return Err(error.into()),
-            Err(_) if is_abandoned(state_file) => return Ok(()),
+            Err(_) if is_abandoned(state_file) => {
+                end_daemons(state_file);
+                return Ok(());
+            }
             Err(_) => {}
         }
     }
@@ -77,6 +80,13 @@ fn is_abandoned(state_file: &Path) -> bool {
     let forgotten =
         LabState::read(state_file).map_or(true, |lab| lab.owner.is_some() && !lab.is_owned());
     forgotten || (Privileges::of_this_process().in_user_namespace && process::is_alone())
+}
+
+/// Ends the other programs of an abandoned lab, which do not notice that.
+fn end_daemons(state_file: &Path) {
+    let daemons = LabState::read(state_file).map_or(Vec::new(), |lab| lab.daemons);
+    let processes: Vec<_> = daemons.iter().map(|daemon| daemon.process).collect();
+    process::end_processes(&processes);
 }
 
 /// Receiving half of a port. The socket is separate because each direction has a thread.

@@ -1,6 +1,7 @@
 //! `wirebench lab`: ready-made topologies of network namespaces.
 
 mod balancer;
+mod fleet;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
@@ -15,7 +16,7 @@ use wb_model::{
 };
 use wb_render::{figures, table::Table};
 use wb_testbed::{
-    BalancerMode, BalancerOptions, Filter, LabKind, LabList, LabOptions, LabStatus,
+    BalancerMode, BalancerOptions, DaemonStatus, Filter, LabKind, LabList, LabOptions, LabStatus,
     impair::{DeviceCounters, DirectionCounters, ImpairOptions, Loss},
 };
 
@@ -29,6 +30,7 @@ use crate::{args::count_in, deliver::print, say::say};
     wirebench lab up router --filters 25\n  \
     wirebench lab up impair --delay 300us --loss 1% --duplicate 0.5% --reorder 2%\n  \
     wirebench lab up balancer --backends 4\n  \
+    wirebench lab up fleet --hosts 3 --loss-every 100\n  \
     wirebench lab exec wb-pair-b tcpdump -ni b0\n  \
     wirebench lab run pair -- wirebench trial --tx wb-pair-a/a0 --rx wb-pair-b/b0\n  \
     wirebench lab ls; wirebench lab down --all")]
@@ -36,7 +38,8 @@ pub(crate) enum LabCommand {
     /// Bring up a lab, which stays until it is taken down.
     #[command(after_help = "Examples:\n  \
         wirebench lab up pair --queues 4\n  \
-        wirebench lab up impair --as slow --delay 10ms --rate 10mbit --both --hosts")]
+        wirebench lab up impair --as slow --delay 10ms --rate 10mbit --both --hosts\n  \
+        wirebench lab up fleet --hosts 8")]
     Up(UpArgs),
     /// Take down one lab, or all unused labs.
     #[command(after_help = "Examples:\n  wirebench lab down pair\n  wirebench lab down --all")]
@@ -63,6 +66,8 @@ enum Kind {
     Impair,
     /// balancer that spreads connections from wb-balancer-client/c0 over servers at wb-balancer-server/s0
     Balancer,
+    /// hosts wb-fleet-h1, wb-fleet-h2, … with a port t0 each, and the impairing bridge between odd and even hosts
+    Fleet,
 }
 
 /// Implementation of the balancer.
@@ -81,6 +86,7 @@ impl Kind {
             Self::Router => LabKind::Router,
             Self::Impair => LabKind::Impair,
             Self::Balancer => LabKind::Balancer,
+            Self::Fleet => LabKind::Fleet,
         }
     }
 }
@@ -97,9 +103,10 @@ pub(crate) struct TopologyArgs {
     #[arg(long, value_name = "BYTES")]
     mtu: Option<u32>,
     /// pair, router, impair: assign the addresses to the kernels of both ends, for programs with sockets (netserver,
-    /// curl).
-    #[arg(long)]
-    hosts: bool,
+    /// curl). fleet: number of hosts, 2 to 64 [default: 2].
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(0..))]
+    #[allow(clippy::option_option, reason = "an option with an optional value")]
+    hosts: Option<Option<u32>>,
     /// pair: number of links between the nodes (a0-b0, a1-b1, …) [default: 1].
     #[arg(long, value_name = "N", value_parser = count_in::<u32>(0..))]
     links: Option<u32>,
@@ -113,38 +120,39 @@ pub(crate) struct TopologyArgs {
     /// deny unused address pairs (RFC 2544 section 11.4) [default: no filter].
     #[arg(long, value_name = "1|25", value_parser = conditions)]
     filters: Option<u32>,
-    /// impair: delay from arrival to departure. With fewer than four CPUs frames leave in groups, each frame up to
-    /// 7.5 us early or late [default: 0s].
+    /// impair, fleet: delay from arrival to departure. With fewer than four CPUs frames leave in groups, each frame up
+    /// to 7.5 us early or late [default: 0s].
     #[arg(long, value_name = "TIME")]
     delay: Option<Span>,
-    /// impair: maximum deviation from the delay, in both directions; order is kept [default: 0s].
+    /// impair, fleet: maximum deviation from the delay, in both directions; order is kept [default: 0s].
     #[arg(long, value_name = "TIME", requires = "delay")]
     jitter: Option<Span>,
-    /// impair: share of lost frames [default: 0].
+    /// impair, fleet: share of lost frames [default: 0].
     #[arg(long, value_name = "SHARE", value_parser = share, conflicts_with = "loss_every")]
     loss: Option<f64>,
-    /// impair: lose exactly every N-th frame.
+    /// impair, fleet: lose exactly every N-th frame.
     #[arg(long, value_name = "N", value_parser = count_in::<u64>(1..))]
     loss_every: Option<u64>,
-    /// impair: share of duplicated frames [default: 0].
+    /// impair, fleet: share of duplicated frames [default: 0].
     #[arg(long, value_name = "SHARE", value_parser = share)]
     duplicate: Option<f64>,
-    /// impair: share of frames that are held back until later frames have left [default: 0].
+    /// impair, fleet: share of frames that are held back until later frames have left [default: 0].
     #[arg(long, value_name = "SHARE", value_parser = share)]
     reorder: Option<f64>,
-    /// impair: number of later frames that a held frame waits for [default: 3].
+    /// impair, fleet: number of later frames that a held frame waits for [default: 3].
     #[arg(long, value_name = "N", requires = "reorder", value_parser = count_in::<u32>(0..))]
     reorder_depth: Option<u32>,
-    /// impair: rate limit in bits per second, without FCS.
+    /// impair, fleet: rate limit in bits per second, without FCS.
     #[arg(long, value_name = "BITS", value_parser = bits)]
     rate: Option<u64>,
-    /// impair: also impair the direction from b to a.
+    /// impair, fleet: also impair the direction from b to a (fleet: from even to odd hosts).
     #[arg(long)]
     both: bool,
-    /// impair: impair all TCP and UDP packets, not only test frames; for loads; implied by --hosts.
+    /// impair, fleet: impair all TCP and UDP packets, not only test frames; for loads; implied by --hosts of
+    /// impair.
     #[arg(long)]
     all: bool,
-    /// impair: seed of the random choices [default: 1].
+    /// impair, fleet: seed of the random choices [default: 1].
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// balancer: number of server addresses per address family [default: 2].
@@ -257,10 +265,11 @@ impl TopologyArgs {
             rate_bps: self.rate,
             both: self.both,
             // Hosts send no test frames.
-            all: self.all || self.hosts && matches!(self.kind, Kind::Impair),
+            all: self.all || self.hosts == Some(None) && matches!(self.kind, Kind::Impair),
             seed: self.seed.unwrap_or(none.seed),
         };
-        (asked != none || matches!(self.kind, Kind::Impair)).then_some(asked)
+        let has_device = matches!(self.kind, Kind::Impair | Kind::Fleet);
+        (asked != none || has_device).then_some(asked)
     }
 
     fn balancer(&self) -> Option<BalancerOptions> {
@@ -283,7 +292,8 @@ impl TopologyArgs {
             links: self.links.unwrap_or(standard.links),
             queues: self.queues.unwrap_or(standard.queues),
             mtu: self.mtu.unwrap_or(standard.mtu),
-            hosts: self.hosts,
+            hosts: self.hosts == Some(None),
+            fleet_hosts: self.hosts.flatten(),
             limit_bps: self.limit,
             filters: self.filters.map_or_else(Vec::new, filters),
             impair: self.impair(),
@@ -356,7 +366,12 @@ pub(crate) fn run(command: &LabCommand) -> Result<u8> {
     match command {
         LabCommand::Up(args) => {
             args.topology.check()?;
-            let state = wb_testbed::up(args.topology.kind.lab(), &args.topology.options(), None)?;
+            let state = wb_testbed::up(
+                args.topology.kind.lab(),
+                &args.topology.options(),
+                &wb_testbed::no_daemons,
+                None,
+            )?;
             let list = wb_testbed::list_labs()?;
             let Some(lab) = list.labs.iter().find(|l| l.name == state.name) else {
                 bail!("lab {} was removed while it started", state.name);
@@ -397,6 +412,7 @@ pub(crate) fn run(command: &LabCommand) -> Result<u8> {
             Ok(code(wb_testbed::run(
                 topology.kind.lab(),
                 &topology.options(),
+                &wb_testbed::no_daemons,
                 &args.command,
             )?))
         }
@@ -445,9 +461,8 @@ fn down(args: &DownArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// Returns the description of a lab: ports, useful commands, and counters of an impairing device.
-fn describe(lab: &LabStatus) -> String {
-    let mut text = format!("lab {} ({}) is {}\n", lab.name, lab.kind, lab.state);
+/// Returns the ports of a lab with their addresses.
+fn ports(lab: &LabStatus) -> String {
     let mut ports = Table::new()
         .left("port")
         .left("MAC")
@@ -468,7 +483,16 @@ fn describe(lab: &LabStatus) -> String {
             ports.row([end.locator(), end.mac.clone(), addresses, other.locator()]);
         }
     }
-    text.push_str(&ports.text(2));
+    ports.text(2)
+}
+
+/// Returns the description of a lab: ports, useful commands, and counters of an impairing device.
+fn describe(lab: &LabStatus) -> String {
+    let mut text = format!("lab {} ({}) is {}\n", lab.name, lab.kind, lab.state);
+    text.push_str(&match &lab.fleet {
+        Some(facts) => fleet::describe(lab, facts),
+        None => ports(lab),
+    });
     if let Some(limit) = &lab.limit {
         text.push_str(&format!(
             "  limit towards b: {} without FCS, burst {} bytes\n",
@@ -493,7 +517,11 @@ fn describe(lab: &LabStatus) -> String {
         ));
     }
     if let Some(counters) = lab.device.as_ref().and_then(|d| d.counters.as_ref()) {
-        text.push_str(&device_table(counters).text(2));
+        let ways = match lab.kind {
+            LabKind::Fleet => ["odd to even", "even to odd"],
+            _ => ["a to b", "b to a"],
+        };
+        text.push_str(&device_table(counters, ways).text(2));
     }
     let ends: Vec<String> = lab
         .links
@@ -530,6 +558,14 @@ fn broken(lab: &LabStatus) -> String {
             device.process.pid
         ));
     }
+    for DaemonStatus { daemon, .. } in lab.daemons.iter().filter(|d| !d.alive) {
+        missing.push(format!(
+            "{} (process {}) has ended, see {}",
+            daemon.name,
+            daemon.process.pid,
+            daemon.log.display()
+        ));
+    }
     if missing.is_empty() {
         missing.push("its creation was interrupted".to_owned());
     }
@@ -540,8 +576,8 @@ fn broken(lab: &LabStatus) -> String {
     )
 }
 
-/// Returns the counters of an impairing device for both directions.
-pub(crate) fn device_table(counters: &DeviceCounters) -> Table {
+/// Returns the counters of an impairing device for both directions, which `ways` names.
+fn device_table(counters: &DeviceCounters, ways: [&str; 2]) -> Table {
     let mut table = Table::new()
         .left("direction")
         .right("arrived")
@@ -551,7 +587,7 @@ pub(crate) fn device_table(counters: &DeviceCounters) -> Table {
         .right("rate-dropped")
         .right("left")
         .right("passed");
-    for (way, c) in [("a to b", &counters.a_to_b), ("b to a", &counters.b_to_a)] {
+    for (way, c) in ways.into_iter().zip([&counters.a_to_b, &counters.b_to_a]) {
         let c: &DirectionCounters = c;
         let figure = figures::count;
         table.row([
