@@ -39,6 +39,13 @@ pub fn identity() -> Identity {
     }
 }
 
+/// Random name of this start of the kernel, which all its namespaces share; empty if unknown.
+#[must_use]
+pub fn boot_id() -> String {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().to_owned()
+}
+
 /// Name of the first CPU in `/proc/cpuinfo`; the key differs between architectures.
 fn cpu_model(cpuinfo: &str) -> Option<String> {
     let named = |key: &str| {

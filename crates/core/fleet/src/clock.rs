@@ -247,6 +247,15 @@ fn signed(at_ns: u64, than_ns: u64) -> f64 {
 #[must_use]
 pub fn pair_clock(from: (&str, &ClockLine), to: (&str, &ClockLine)) -> Option<PairClock> {
     let (first, last) = (from.1.first()?.to(to.1.first()?), from.1.last()?);
+    // Without an exchange, both hosts are known to have the clock of the controller.
+    if from.1.exchanges() == 0 && to.1.exchanges() == 0 {
+        return Some(PairClock {
+            from: from.0.to_owned(),
+            to: to.0.to_owned(),
+            method: "same".to_owned(),
+            ..PairClock::default()
+        });
+    }
     let at_ns = last.at_ns.max(to.1.last()?.at_ns);
     let (near, far) = (from.1.offset_at(at_ns)?, to.1.offset_at(at_ns)?);
     let worst = from

@@ -7,7 +7,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use wb_measure::EncodedHistogram;
-use wb_model::{Plan, PlanProblem, Snapshot, Totals, peer::Sent, powers::Power};
+use wb_model::{
+    Plan, PlanProblem, Report, Snapshot, Totals,
+    peer::{PairClock, Sent},
+    powers::Power,
+};
 
 use crate::share::Share;
 
@@ -135,6 +139,9 @@ pub struct Registration {
     /// Ports that the agent offers.
     #[serde(default)]
     pub ports: Vec<RegisteredPort>,
+    /// Random name of this start of the host's kernel. Agents of one kernel share its clock. Empty if unknown.
+    #[serde(default)]
+    pub boot: String,
     /// Addresses that answer clock exchanges: `10.0.0.7:40061`.
     #[serde(default)]
     pub udp: Vec<String>,
@@ -586,6 +593,9 @@ pub struct Start {
     pub at_wall_ns: u64,
     /// Clock of each host minus the clock of the controller, in ns.
     pub offsets: BTreeMap<String, i64>,
+    /// Clocks of the hosts of each direction between two hosts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clocks: Vec<PairClock>,
 }
 
 impl Start {
@@ -598,7 +608,7 @@ impl Start {
 }
 
 /// Renewal of the lease of a run, twice a second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseMessage {
     /// Version of the message.
     pub v: V1,
@@ -606,6 +616,9 @@ pub struct LeaseMessage {
     pub epoch: u64,
     /// Number of the renewal.
     pub seq: u64,
+    /// Clocks of the hosts of each direction between two hosts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clocks: Vec<PairClock>,
 }
 
 /// Stop of a run on all hosts.
@@ -636,6 +649,9 @@ pub struct Snap {
     /// Distributions so far, at low resolution.
     #[serde(default)]
     pub histograms: Vec<EncodedHistogram>,
+    /// Report so far: counts, and means of times. Without plan and timeline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub so_far: Option<Box<Report>>,
 }
 
 /// Counts of a direction at one end. Counts of the other end are absent.

@@ -150,6 +150,19 @@ impl FlowLatency {
     pub fn mean(&self) -> Option<f64> {
         (self.samples > 0).then(|| self.sum as f64 / self.samples as f64)
     }
+
+    /// Copy with every latency reduced by `offset` ns; latencies below it become 0.
+    #[must_use]
+    pub fn lowered_by(self, offset: u64) -> Self {
+        Self {
+            samples: self.samples,
+            sum: self
+                .sum
+                .saturating_sub(u128::from(self.samples) * u128::from(offset)),
+            min: self.min.map(|min| min.saturating_sub(offset)),
+            max: self.max.map(|max| max.saturating_sub(offset)),
+        }
+    }
 }
 
 /// Receive statistics of one flow.

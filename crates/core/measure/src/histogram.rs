@@ -140,6 +140,52 @@ impl Histogram {
         }
     }
 
+    /// Copy with every value reduced by `offset`; values below it become 0. A percentile is then within
+    /// [`Histogram::RELATIVE_ERROR`] of the value before, not of the reduced value.
+    #[must_use]
+    pub fn lowered_by(&self, offset: u64) -> Histogram {
+        let mut lowered = Histogram::new();
+        let (mut sum, mut squares) = (0, 0);
+        let mut record = |value: u64, count: u64| {
+            lowered.slots[slot_of(value)] += count;
+            sum += u128::from(value) * u128::from(count);
+            squares += u128::from(value) * u128::from(value) * u128::from(count);
+        };
+        let [least, most] = [self.min, self.max].map(|value| value.saturating_sub(offset));
+        for bucket in self.buckets() {
+            let middle = bucket.low + (bucket.high - bucket.low) / 2;
+            let value = middle.clamp(self.min, self.max).saturating_sub(offset);
+            let mut count = bucket.count;
+            // The smallest and the largest value are known, and are in the first and the last slot.
+            for (is_here, known) in [
+                (bucket.low <= self.min, least),
+                (bucket.high >= self.max, most),
+            ] {
+                if is_here && count > 0 {
+                    record(known, 1);
+                    count -= 1;
+                }
+            }
+            record(value.clamp(least, most), count);
+        }
+        if self.min >= offset {
+            // All values are reduced alike, so the sums stay exact.
+            let (count, offset) = (u128::from(self.count), u128::from(offset));
+            sum = self.sum - count * offset;
+            squares = self.squares + count * offset * offset - 2 * offset * self.sum;
+        }
+        if self.count > 0 {
+            (lowered.min, lowered.max) = (least, most);
+        }
+        Histogram {
+            count: self.count,
+            clamped: self.clamped,
+            sum,
+            squares,
+            ..lowered
+        }
+    }
+
     /// Number of values recorded.
     pub fn count(&self) -> u64 {
         self.count
@@ -393,6 +439,38 @@ mod tests {
             );
             assert_eq!(theirs, ours);
         }
+    }
+
+    #[test]
+    fn lowered_values_keep_their_distribution() {
+        let mut raised = Histogram::new();
+        let mut plain = Histogram::new();
+        for value in [40, 900, 12_345, 12_346, 700_000, 90_000_000] {
+            raised.record(value + 10_000);
+            plain.record(value);
+        }
+        let lowered = raised.lowered_by(10_000);
+        let (a, b) = (lowered.summary(), plain.summary());
+        assert_eq!(
+            (a.samples, a.min, a.mean, a.stddev, a.max),
+            (b.samples, b.min, b.mean, b.stddev, b.max)
+        );
+        for rank in 1..=6 {
+            let (a, b) = (lowered.value_at_rank(rank), plain.value_at_rank(rank));
+            let (a, b) = (a.unwrap() as f64, b.unwrap() as f64);
+            let error = 2.0 * Histogram::RELATIVE_ERROR * (b + 10_000.0);
+            assert!((a - b).abs() <= error, "{a} {b}");
+        }
+        assert_eq!(raised.lowered_by(0).summary(), raised.summary());
+        assert_eq!(Histogram::new().lowered_by(5), Histogram::new());
+        // It can be written and read.
+        let values = crate::EncodedValues::from(&raised.lowered_by(10_000));
+        assert_eq!(Histogram::try_from(&values).as_ref(), Ok(&lowered));
+        // Values below the offset become 0.
+        let lowered = plain.lowered_by(1_000);
+        assert_eq!((lowered.min(), lowered.count()), (Some(0), 6));
+        assert_eq!(lowered.value_at_rank(2), Some(0));
+        assert_eq!(lowered.buckets().map(|b| b.count).sum::<u64>(), 6);
     }
 
     #[test]

@@ -86,6 +86,16 @@ impl Measurement {
         }
     }
 
+    /// Reduces all latencies by `offset` ns: see [`Histogram::lowered_by`].
+    pub fn lower_latencies(&mut self, offset: u64) {
+        if offset > 0 {
+            self.latency = self.latency.lowered_by(offset);
+            for flow in &mut self.flows {
+                flow.latency = flow.latency.lowered_by(offset);
+            }
+        }
+    }
+
     /// Jitter according to RFC 4689, ns: difference between the delays of two successive arrivals of a flow.
     pub fn jitter(&self) -> Histogram {
         let mut jitter = self.ipdv.magnitudes();

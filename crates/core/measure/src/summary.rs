@@ -48,7 +48,8 @@ macro_rules! summary {
             }
 
             /// Copy of the distribution with every value reduced by `offset`.
-            pub(crate) fn lowered_by(self, offset: i64) -> Self {
+            #[must_use]
+            pub fn lowered_by(self, offset: i64) -> Self {
                 let lower = |value: Option<i64>| value.map(|v| v - offset);
                 Self {
                     min: lower(self.min),

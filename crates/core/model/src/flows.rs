@@ -185,6 +185,10 @@ impl Plan {
         }
         part.captures.retain(|job| !job.ports.is_empty());
         part.criteria.clear();
+        if part.traffic.iter().all(|job| job.tx.is_none()) {
+            // The flows of the run are those of jobs that send.
+            part.first_flow = None;
+        }
         for port in part.ports.iter_mut().filter(|port| is_own(&port.name)) {
             port.locator.host = None;
         }

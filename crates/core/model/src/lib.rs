@@ -12,6 +12,7 @@ mod counted;
 pub mod criteria;
 pub mod device;
 pub mod figures;
+pub mod fleet;
 mod flows;
 pub mod frames;
 mod hosts;

@@ -95,7 +95,8 @@ const FORMS: &str = "a port: IF, NODE/IF, xdp:IF, packet:IF, live:IF, memory:NAM
 const MAX_HOST: usize = 63;
 
 /// Returns true if a word is the name of a host: 1 to 63 lower-case letters, digits and hyphens, and not a driver.
-pub(crate) fn is_host(word: &str) -> bool {
+#[must_use]
+pub fn is_host(word: &str) -> bool {
     let is_allowed = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-');
     (1..=MAX_HOST).contains(&word.len())
         && word.bytes().all(is_allowed)

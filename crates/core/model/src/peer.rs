@@ -97,7 +97,7 @@ fn joined_streams(sending: &StreamReport, receiving: &StreamReport) -> StreamRep
 
 /// Totals of both halves. The loss is that of the receiving host if it knew how many frames were sent; otherwise it is
 /// found here.
-fn joined_totals(sending: &Totals, receiving: &Totals) -> Totals {
+pub(crate) fn joined_totals(sending: &Totals, receiving: &Totals) -> Totals {
     let both = sending.plus(receiving);
     let unique = |both: &Totals| {
         let duplicate = both.duplicate_frames.unwrap_or(0);

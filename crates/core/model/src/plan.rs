@@ -572,6 +572,13 @@ impl Plan {
         }
     }
 
+    /// Returns true if a port is on another host.
+    #[must_use]
+    pub fn is_elsewhere(&self, port: &Option<String>) -> bool {
+        let mut ports = self.ports.iter().filter(|p| p.locator.host.is_some());
+        ports.any(|p| Some(&p.name) == port.as_ref())
+    }
+
     /// Returns the locators of all ports, including those of a benchmark's trials.
     pub fn locators(&self) -> impl Iterator<Item = &Locator> {
         let sides = self

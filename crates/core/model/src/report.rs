@@ -13,6 +13,7 @@ use crate::{
     bench::{self, BenchResult, ProbeReport, SuiteResult, probe_figures, results_form},
     capture,
     criteria::measured_text,
+    fleet::HostReport,
     frames::{self, FRAME_TOTALS},
     http::{self, HttpReport},
     lateness::{Lateness, LatenessReport},
@@ -144,6 +145,9 @@ pub struct Report {
     /// `plan` is its plan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<MergedRun>,
+    /// Hosts that carried out the plan together; empty for a run of one host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostReport>,
 }
 
 /// One of the runs of a merged report.
@@ -362,7 +366,41 @@ pub struct Rates {
     pub while_receiving_l2_bps: Option<f64>,
 }
 
+/// Bytes of preamble and gap of a frame on the wire.
+const WIRE_OVERHEAD: u64 = 20;
+
 impl Rates {
+    /// Sets the rates of received frames from the counts and from the times of sending and receiving: over the time of
+    /// sending, or over that of receiving if it is longer. A device that went silent in the middle has not carried its
+    /// earlier rate for the whole time.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn set_received(&mut self, totals: &Totals) {
+        let (received, octets) = (totals.received_frames, totals.received_octets);
+        // One interval fewer than frames lies between the first frame and the last one.
+        let frames_excluded = received.map(|n| n.saturating_sub(1));
+        let octets_excluded = match (octets, received) {
+            (Some(octets), Some(frames)) if frames > 0 => Some(octets - octets / frames),
+            _ => None,
+        };
+        let (came, octets, over_ns) = match self.tx_time_ns {
+            Some(tx) if self.rx_time_ns.is_none_or(|rx| rx <= tx) => (received, octets, Some(tx)),
+            _ => (frames_excluded, octets_excluded, self.rx_time_ns),
+        };
+        let per = |n: Option<u64>, ns: Option<u64>| match (n, ns) {
+            (Some(n), Some(ns)) if ns > 0 => Some(n as f64 * 1e9 / ns as f64),
+            _ => None,
+        };
+        let bits = |octets: Option<u64>, ns| per(octets.map(|octets| octets * 8), ns);
+        let l1 = octets
+            .zip(came)
+            .map(|(octets, frames)| octets + frames * WIRE_OVERHEAD);
+        self.received_pps = per(came, over_ns);
+        self.received_l2_bps = bits(octets, over_ns);
+        self.received_l1_bps = bits(l1, over_ns);
+        self.while_receiving_pps = per(frames_excluded, self.rx_time_ns);
+        self.while_receiving_l2_bps = bits(octets_excluded, self.rx_time_ns);
+    }
+
     /// Returns the sum of the rates of jobs that run at the same time. A rate is known if one of them is.
     #[must_use]
     pub fn sum(each: impl Iterator<Item = Self> + Clone) -> Self {
@@ -797,6 +835,34 @@ pub struct ClockReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_that_went_silent_has_not_carried_its_rate_until_then() {
+        const S: u64 = 1_000_000_000;
+        let totals = Totals {
+            received_frames: Some(1000),
+            received_octets: Some(64_000),
+            ..Totals::default()
+        };
+        let over = |tx_time_ns, rx_time_ns| {
+            let mut rates = Rates {
+                tx_time_ns,
+                rx_time_ns,
+                ..Rates::default()
+            };
+            rates.set_received(&totals);
+            (rates.received_pps, rates.received_l2_bps)
+        };
+        // Silent for three of four seconds.
+        assert_eq!(over(Some(4 * S), Some(S)), (Some(250.0), Some(128_000.0)));
+        // One frame arrived.
+        assert_eq!(over(Some(4 * S), None), (Some(250.0), Some(128_000.0)));
+        // A queue on the way empties after the last frame was sent.
+        let while_receiving = (Some(999.0), Some(511_488.0));
+        assert_eq!(over(Some(S / 2), Some(S)), while_receiving);
+        // This run did not send.
+        assert_eq!(over(None, Some(S)), while_receiving);
+    }
 
     #[test]
     fn totals_that_do_not_add_up_are_found() {

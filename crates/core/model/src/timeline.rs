@@ -56,6 +56,18 @@ pub struct Column {
 }
 
 impl Timeline {
+    /// Repeats the columns of an owner under another owner.
+    pub(crate) fn copy_owner(&mut self, from: &str, to: &str) {
+        let own = self.columns.iter().filter(|column| column.of == from);
+        let copies: Vec<Column> = own
+            .map(|column| Column {
+                of: to.to_owned(),
+                ..column.clone()
+            })
+            .collect();
+        self.columns.extend(copies);
+    }
+
     /// Returns true if the timeline has no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -21,6 +21,7 @@ pub mod neighbour_responder;
 pub mod neighbours;
 pub mod opening;
 mod part;
+pub mod peers;
 pub mod settle;
 pub mod sharing;
 pub mod signals;

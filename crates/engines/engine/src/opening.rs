@@ -6,11 +6,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use wb_model::{Plan, plan::PortPlan};
+use wb_model::{Plan, Report, plan::PortPlan};
 use wb_open::{OpenPort, Sharing, StartError, Use, open_virtual};
 use wb_port::memory::Registry;
 
-use crate::{signals::Signals, steering::Steering};
+use crate::{End, Observer, peers::PeerLink, signals::Signals, steering::Steering};
 
 /// Knowledge about a port from outside the plan: a lab knows the other end of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct Environment {
     /// Name of this host in a fleet. The run then carries out the part of the plan for this host: ports of other hosts
     /// are never opened, and jobs that use no port of this host are left out. `None`: all ports must be on this host.
     pub host: Option<String>,
+    /// Connection to the hosts of the other ports.
+    pub peers: PeerLink,
     /// Hints by the port's place (`NODE/IF`).
     pub hints: BTreeMap<String, PortHint>,
     /// Signals that may end the run.
@@ -38,9 +40,25 @@ pub struct Environment {
     /// Links of ports in memory for runs that start together. Each end can be opened once. Without it each run, and each
     /// trial of a benchmark, makes new links.
     pub memory: Option<Arc<Mutex<Registry>>>,
+    /// Carries out the plan, or the trials of a benchmark, elsewhere; `None`: this process does.
+    pub carrier: Option<Arc<dyn Carrier>>,
     /// True if other runs use this process at the same time: no job may change the user of the process, and servers keep
     /// its privileges.
     pub shares_process: bool,
+}
+
+/// Carries out plans elsewhere than in this process: over the hosts of a fleet.
+pub trait Carrier: std::fmt::Debug + Send + Sync {
+    /// Carries out a plan, to its report and its end. It observes the signals of the environment.
+    ///
+    /// # Errors
+    /// The reason why the run cannot start; nothing was sent then.
+    fn carry_out(
+        &self,
+        plan: Plan,
+        environment: &Environment,
+        observer: &mut dyn Observer,
+    ) -> Result<(Report, End), StartError>;
 }
 
 /// State that engines share while their ports are opened.
@@ -116,7 +134,7 @@ pub fn check_cpus(plan: &Plan) -> Result<(), StartError> {
     let Ok(allowed) = wb_machine::cpu::allowed() else {
         return Ok(());
     };
-    for port in &plan.ports {
+    for port in plan.ports.iter().filter(|port| port.locator.host.is_none()) {
         if let Some(cpu) = port.cpus.iter().find(|cpu| !allowed.contains(cpu)) {
             return Err(StartError::stream(
                 port.title(),

@@ -5,7 +5,7 @@
 //! | # | if | verdict | exit code |
 //! |---|---|---|---|
 //! | 1 | a fault ended the run | incomplete | 4 |
-//! | 2 | a signal ended it before its planned end | incomplete | 129, 130, 143 |
+//! | 2 | a signal ended it before its planned end, or results of another host are missing | incomplete | 129, 130, 143; 4 |
 //! | 3 | sums do not add up | invalid | 3 |
 //! | 4 | a criterion failed and tester stalls cannot explain it | fail | 1 |
 //! | 5 | nothing arrived, too little was offered, or tester stalls can explain a failed criterion | invalid | 3 |
@@ -20,6 +20,8 @@ use crate::End;
 /// Facts that decide the verdict in addition to the end of the run and its criteria.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
+    /// Reason why results of another host are missing.
+    pub incomplete: Option<String>,
     /// Sums that do not add up.
     pub defect: Option<String>,
     /// Broken promise of a kind of job, which holds without criteria.
@@ -54,7 +56,7 @@ pub fn verdict(end: &End, criteria: &[CriterionReport], evidence: Evidence) -> (
         End::Signal(n) if !evidence.endless => Some(format!("ended early by {}", signal_name(*n))),
         End::Signal(_) | End::Completed => None,
     };
-    if let Some(early) = early {
+    if let Some(early) = early.or(evidence.incomplete) {
         let all = [Some(early), failure, evidence.defect];
         let reasons: Vec<String> = all.into_iter().flatten().collect();
         return (Verdict::Incomplete, reasons.join("; "));
@@ -104,15 +106,15 @@ pub fn verdict(end: &End, criteria: &[CriterionReport], evidence: Evidence) -> (
 }
 
 /// Returns the exit code of a native command: 0 completed or all criteria met, 1 a criterion failed, 3 invalid,
-/// 4 ended by a fault, 128 + n after signal n.
+/// 4 ended by a fault or incomplete, 128 + n after signal n.
 #[must_use]
 pub fn exit_code(end: &End, verdict: Verdict) -> u8 {
     match (end, verdict) {
         (End::Signal(n), _) => u8::try_from(128 + n).unwrap_or(130),
-        (End::Fault(_), _) => 4,
+        (End::Fault(_), _) | (End::Completed, Verdict::Incomplete) => 4,
         (_, Verdict::Fail) => 1,
         (_, Verdict::Invalid) => 3,
-        (_, Verdict::Pass | Verdict::Completed | Verdict::Incomplete) => 0,
+        (End::Completed, Verdict::Pass | Verdict::Completed) => 0,
     }
 }
 

@@ -1,7 +1,7 @@
 //! State shared by the engine and its workers: flags, and counters with one writer each.
 
 use std::sync::{
-    Mutex, MutexGuard, PoisonError, TryLockError,
+    Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
     atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
@@ -9,6 +9,8 @@ use crossbeam_utils::CachePadded;
 use wb_measure::{FlowStats, ShownOutline};
 use wb_model::units::Rational;
 use wb_port::Notify;
+
+use crate::SenderOutcome;
 
 /// Signals between the engine and the workers of a run.
 ///
@@ -28,7 +30,7 @@ pub struct TrafficControl {
     /// Frames with a later timestamp are ignored. Set it before `finish`. If it is still `u64::MAX` then, the first
     /// worker that sees `finish` sets it to its current time.
     pub end_wall_ns: AtomicU64,
-    /// Senders that have not ended yet. Workers decrement it.
+    /// Senders that have not ended yet, those on other hosts included. Workers decrement it.
     pub senders_running: AtomicUsize,
     /// Receivers that have reached the end of a capture file.
     pub receivers_exhausted: AtomicUsize,
@@ -39,7 +41,7 @@ pub struct TrafficControl {
     /// Offset from the monotonic clock to timestamps, for ports that timestamp frames themselves; 0 until the first
     /// worker of such a port has measured it. Shared by all workers, so that its error cancels out in latencies.
     pub wall_minus_mono: AtomicU64,
-    /// Called when the last sender has ended, and when a receiver is exhausted.
+    /// Called when a sender has ended, and when a receiver is exhausted.
     pub ended: Notify,
 }
 
@@ -76,8 +78,8 @@ impl TrafficControl {
             let last = self.last_departure_wall_ns.load(Ordering::Acquire);
             let since = if last == 0 { u64::MAX } else { last };
             self.drain_since_wall_ns.store(since, Ordering::Release);
-            self.ended.call();
         }
+        self.ended.call();
     }
 }
 
@@ -218,6 +220,33 @@ impl ShownStreams {
     }
 }
 
+/// Results of a sender that has ended, while its worker continues to receive.
+#[derive(Debug, Default)]
+pub struct EndedSender {
+    wanted: AtomicBool,
+    outcome: OnceLock<SenderOutcome>,
+}
+
+impl EndedSender {
+    /// Asks for the results. Call it before the worker starts.
+    pub fn want(&self) {
+        self.wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// Publishes the results if they are wanted.
+    pub(crate) fn publish(&self, outcome: &SenderOutcome) {
+        if self.wanted.load(Ordering::Relaxed) {
+            let _ = self.outcome.set(outcome.clone());
+        }
+    }
+
+    /// The results, if they were asked for and the sender has ended.
+    #[must_use]
+    pub fn get(&self) -> Option<&SenderOutcome> {
+        self.outcome.get()
+    }
+}
+
 /// Pace of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamPace {
@@ -279,6 +308,8 @@ pub struct SharedCounters {
     pub flows: CachePadded<ShownFlows>,
     /// The streams so far, published together with latencies.
     pub streams: CachePadded<ShownStreams>,
+    /// Results of the sender, once it has ended.
+    pub ended_sender: EndedSender,
     /// Orders for the sender of the worker.
     pub orders: CachePadded<StreamOrders>,
 }

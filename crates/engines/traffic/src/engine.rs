@@ -12,11 +12,15 @@ use crate::{
     WorkerOutcome, run_offloaded, run_worker,
 };
 use wb_engine::{Ended, Engine, EngineState, LEAD_NS, Launch, Outcome, Part, Stop};
-use wb_engine::{clock::SystemClock, clock::wall_of_start, opening::Opening, steering::Steering};
-use wb_machine::clock::wall_ns;
+use wb_engine::{
+    clock::SystemClock, clock::wall_of_start, opening::Opening, peers::PeerLink, steering::Steering,
+};
+use wb_machine::clock::{monotonic_ns, wall_ns};
 use wb_measure::FlowStats;
 use wb_model::{
-    Driver, JobKind, Phase, Plan, Snapshot, Stream, TagKind, plan::TrafficJob, timeline::Row,
+    DirectionFlows, Driver, JobKind, Phase, Plan, Snapshot,
+    plan::{PortPlan, TrafficJob},
+    timeline::Row,
 };
 use wb_open::{
     AnyQueue, LastOutlineRequest, OnQueue, OpenPort, Sharing, StartError, Use, Workers, find_wire,
@@ -25,11 +29,16 @@ use wb_open::{
 use wb_packet::{PacketOptions, RxMode};
 use wb_port::{QueuePair, offload::Halt};
 
-use crate::engine::{checks::Recordings, steer::StreamSteering};
+use crate::engine::{
+    checks::Recordings,
+    remote::{RemoteEnd, RemoteSender},
+    steer::StreamSteering,
+};
 
 mod checks;
 pub(crate) mod live;
 mod path;
+mod remote;
 mod report;
 mod resolve;
 mod steer;
@@ -39,17 +48,37 @@ pub use path::{Device, Host};
 
 /// One direction of a job: streams and the ports they go between.
 struct Direction {
-    job: usize,
-    name: String,
+    /// The direction in the plan: names of job and ports, numbers of flows.
+    planned: DirectionFlows,
+    /// Sending port on this host.
     tx: Option<usize>,
+    /// Receiving port on this host.
     rx: Option<usize>,
     streams: Vec<StreamSpec>,
     /// Number of the first flow, as in tags.
     first_flow: u32,
     /// Number of flows with a tag, from the first flow on.
     flows: u32,
-    /// Run that sends the received frames, if the direction has no sender.
+    /// Run that sends the received frames, if the plan has no sender for them.
     from: Option<Arc<OwnRun>>,
+    /// Other end, if it is on another host.
+    remote: Option<RemoteEnd>,
+}
+
+impl Direction {
+    /// The sender on another host, if there is one.
+    fn remote_sender(&self) -> Option<&RemoteSender> {
+        match &self.remote {
+            Some(RemoteEnd::Sender(sender)) => Some(sender),
+            _ => None,
+        }
+    }
+
+    /// Amount in ns by which latencies are raised while they are measured.
+    fn bias_ns(&self) -> u64 {
+        self.remote_sender()
+            .map_or(0, |sender| sender.clock.bias_ns)
+    }
 }
 
 /// Flows of a run, as in tags.
@@ -68,11 +97,6 @@ impl RunFlows {
     }
 }
 
-/// Returns true if a tag identifies the frames of a stream.
-fn is_tagged(stream: &Stream) -> bool {
-    stream.tag != TagKind::None && stream.replay.is_none()
-}
-
 /// The streams of a plan with their ports open.
 pub struct Streams {
     /// Ports in the order of the plan.
@@ -87,6 +111,7 @@ pub struct Streams {
 pub fn open(plan: &Plan, opening: &mut Opening<'_>) -> Result<Streams, StartError> {
     checks::check_port_use(plan)?;
     checks::check_joined(plan)?;
+    checks::check_flow_numbers(plan)?;
     checks::check_memory(plan)?;
     let recordings = checks::read_recordings(plan, opening.environment, &mut opening.warnings)?;
     let ports = open_ports(plan, &recordings, opening)?;
@@ -103,7 +128,8 @@ fn open_ports(
         used.shares = checks::shares_with_host(plan, name, recordings);
     }
     let mut wires = Vec::new();
-    let ports = plan.ports.iter().filter(|p| uses.contains_key(&p.name));
+    let is_here = |p: &&PortPlan| p.locator.host.is_none() && uses.contains_key(&p.name);
+    let ports = plan.ports.iter().filter(is_here);
     for port in ports {
         let used = uses[&port.name];
         let wire = if port.locator.is_interface() {
@@ -224,6 +250,10 @@ pub struct Traffic {
     stopping: bool,
     /// Time at which the wait for residual frames ends.
     drain_until: Option<u64>,
+    /// Connection to the hosts of the remote ends.
+    peers: PeerLink,
+    /// Time of the first request to stop.
+    stopped_ns: Option<u64>,
 }
 
 impl Traffic {
@@ -255,6 +285,8 @@ impl Traffic {
             steered: None,
             stopping: false,
             drain_until: None,
+            peers: opening.environment.peers.clone(),
+            stopped_ns: None,
         };
         traffic.open_inside(&streams.recordings, opening)?;
         Ok(traffic)
@@ -274,34 +306,42 @@ impl Traffic {
 
 /// Latest planned end of sending over all jobs, in ns; `None` if a job has no end.
 fn planned_end_ns(run: &Traffic) -> Option<u64> {
-    let mut end = 0;
-    for (number, job) in run.jobs().iter().enumerate() {
-        let length = job.duration.map(|d| d.as_nanos());
-        let by_count = job.count.filter(|_| job.tx.is_some()).and_then(|count| {
-            let mut own = run.directions.iter().filter(|way| way.job == number);
-            let direction = own.find(|way| way.streams.iter().any(|s| s.pps.is_some()))?;
-            let pps: f64 = direction
-                .streams
-                .iter()
-                .filter_map(|s| s.pps)
-                .map(wb_model::units::Rational::as_f64)
-                .sum();
-            (pps > 0.0).then(|| (count as f64 / pps * 1e9) as u64)
-        });
-        let length = match (length, by_count) {
-            (Some(a), Some(b)) => a.min(b),
-            (Some(a), None) => a,
-            (None, b) => b?,
-        };
-        end = end.max(job.start.as_nanos() + job.lead_ns() + length);
-    }
-    Some(end)
+    let jobs = 0..run.jobs().len();
+    let mut ends = jobs.map(|number| planned_end_of_job(run, number));
+    ends.try_fold(0, |latest: u64, end| Some(latest.max(end?)))
+}
+
+/// Planned end of sending of a job, in ns; `None` if the job has no end.
+fn planned_end_of_job(run: &Traffic, number: usize) -> Option<u64> {
+    let job = &run.jobs()[number];
+    let length = job.duration.map(|d| d.as_nanos());
+    let by_count = job.count.filter(|_| job.tx.is_some()).and_then(|count| {
+        let mut own = run
+            .directions
+            .iter()
+            .filter(|way| way.planned.job == number);
+        let direction = own.find(|way| way.streams.iter().any(|s| s.pps.is_some()))?;
+        let pps: f64 = direction
+            .streams
+            .iter()
+            .filter_map(|s| s.pps)
+            .map(wb_model::units::Rational::as_f64)
+            .sum();
+        (pps > 0.0).then(|| (count as f64 / pps * 1e9) as u64)
+    });
+    let length = match (length, by_count) {
+        (Some(a), Some(b)) => a.min(b),
+        (Some(a), None) => a,
+        (None, b) => b?,
+    };
+    Some(job.start.as_nanos() + job.lead_ns() + length)
 }
 
 /// Time that receivers continue after the last frame was sent, in ns.
 fn drain_ns(run: &Traffic) -> u64 {
     let receives = run.slots.iter().any(|s| s.receives.is_some());
-    let sends = run.slots.iter().any(|s| s.sends.is_some());
+    let sends = run.slots.iter().any(|s| s.sends.is_some())
+        || run.directions.iter().any(|d| d.remote_sender().is_some());
     if !(sends && receives) {
         return 0;
     }
@@ -341,7 +381,7 @@ fn sender_for(
     capacity: usize,
 ) -> Result<Sender, StartError> {
     Sender::new(spec, capacity)
-        .map_err(|e| StartError::stream(direction.name.clone(), e.to_string()))
+        .map_err(|e| StartError::stream(direction.planned.name.clone(), e.to_string()))
 }
 
 fn receiver_for(direction: &Direction, job: &TrafficJob, lanes: usize) -> Receiver {
@@ -356,30 +396,31 @@ fn receiver_for(direction: &Direction, job: &TrafficJob, lanes: usize) -> Receiv
     let pktgen = direction
         .streams
         .iter()
-        .find(|s| is_tagged(&s.stream) && s.stream.tag == wb_model::TagKind::Pktgen);
+        .find(|s| s.stream.is_tagged() && s.stream.tag == wb_model::TagKind::Pktgen);
     let spec = ReceiverSpec {
         flows,
         run: direction.from.clone().unwrap_or(unknown.run),
-        untagged_is_ours: direction.streams.iter().any(|s| !is_tagged(&s.stream)),
+        untagged_is_ours: direction.streams.iter().any(|s| !s.stream.is_tagged()),
         recordings: direction
             .streams
             .iter()
             .filter_map(|s| s.replay.clone())
             .collect(),
         // A direction that only receives accepts both forms of the tag.
-        pktgen_flow: match direction.tx {
-            Some(_) => pktgen.map(|s| s.first_flow - direction.first_flow),
-            None => Some(PKTGEN_FLOW),
+        pktgen_flow: match direction.from {
+            None => pktgen.map(|s| s.first_flow - direction.first_flow),
+            Some(_) => Some(PKTGEN_FLOW),
         },
         tag_offsets: direction.streams.iter().filter_map(given_tag).collect(),
         outage_threshold_ns: job.outage_threshold.as_nanos(),
+        clock: direction.remote_sender().map(|sender| sender.clock.clone()),
     };
     Receiver::for_lanes(&spec, lanes)
 }
 
 /// Position of the tag behind headers that are given as bytes.
 fn given_tag(spec: &StreamSpec) -> Option<usize> {
-    let is_given = is_tagged(&spec.stream) && spec.stream.headers.is_some();
+    let is_given = spec.stream.is_tagged() && spec.stream.headers.is_some();
     is_given.then(|| spec.stream.header_len() as usize)
 }
 
@@ -435,14 +476,15 @@ impl Traffic {
                     .map(|w| {
                         let direction = &self.directions[w];
                         let streams = direction.streams.clone();
-                        let spec = sender_spec(&self.plan, direction.job, streams, queue, count);
+                        let job = direction.planned.job;
+                        let spec = sender_spec(&self.plan, job, streams, queue, count);
                         sender_for(direction, &spec, capacity)
                     })
                     .transpose()?;
                 let lanes = pair.lanes();
                 let receiver = receives.map(|w| {
                     let direction = &self.directions[w];
-                    receiver_for(direction, &self.plan.traffic[direction.job], lanes)
+                    receiver_for(direction, &self.plan.traffic[direction.planned.job], lanes)
                 });
                 if receives.is_some_and(|w| self.directions[w].tx.is_some()) {
                     pair.discard_stale();
@@ -510,6 +552,7 @@ impl Engine for Traffic {
     }
 
     fn spawn(&mut self, launch: &Launch<'_>) -> Result<(), StartError> {
+        self.prepare_exchange(launch.alarm);
         let mut work = self.assign(launch.cpus)?;
         for work in &mut work {
             if let Work::Offload(worker) = work {
@@ -524,11 +567,19 @@ impl Engine for Traffic {
             // Figures of each stream need all its flows.
             let flows = received.filter(|way| way.streams.len() > 1 && way.from.is_none());
             slot.shared.flows.want(flows.map_or(0, |way| way.flows));
+            let sent = slot.sends.map(|way| &self.directions[way]);
+            if sent.is_some_and(|way| way.remote.is_some()) {
+                slot.shared.ended_sender.want();
+            }
         }
         self.workers = Workers::new(launch.alarm);
         let alarm = Arc::clone(launch.alarm);
         self.control.ended.set(move || alarm.bell.ring());
-        let senders = self.slots.iter().filter(|s| s.sends.is_some()).count();
+        let remote = self
+            .directions
+            .iter()
+            .filter(|d| d.remote_sender().is_some());
+        let senders = self.slots.iter().filter(|s| s.sends.is_some()).count() + remote.count();
         self.control
             .senders_running
             .store(senders, Ordering::Release);
@@ -576,6 +627,7 @@ impl Engine for Traffic {
 
     fn stop(&mut self, how: Stop) {
         self.stopping = true;
+        self.stopped_ns.get_or_insert_with(monotonic_ns);
         self.control.stop.store(true, Ordering::Release);
         self.halts.iter().for_each(|halt| halt.halt());
         if how == Stop::Now {
@@ -587,12 +639,15 @@ impl Engine for Traffic {
         if self.asked.is_due(now) {
             self.slots.iter().for_each(|slot| slot.shared.latency.ask());
         }
+        // Read first: the workers publish the results of their senders before they end.
+        let all_over = self.workers.all_over();
+        self.exchange(now);
         self.drain_until = self.drain_until.or_else(|| self.drain_end(now));
         if self.drain_until.is_some_and(|t| now >= t) {
             self.finish();
         }
         match self.drain_until {
-            _ if self.workers.all_over() => EngineState::Over,
+            _ if all_over => EngineState::Over,
             Some(_) => EngineState::Draining,
             None => EngineState::Running,
         }
@@ -600,7 +655,7 @@ impl Engine for Traffic {
 
     fn due_ns(&self) -> u64 {
         let end = self.drain_until.or_else(|| self.receive_only_end());
-        end.unwrap_or(u64::MAX)
+        end.unwrap_or(u64::MAX).min(self.next_give_up_ns())
     }
 
     fn complete(&self, plan: &mut Plan) {
@@ -638,8 +693,8 @@ impl Engine for Traffic {
         let (samples, sum_ns) = (sum.latency_samples, sum.latency_sum_ns);
         let last = std::mem::replace(&mut self.live.latency, (samples, sum_ns));
         let new = samples.saturating_sub(last.0);
-        // The sums are modulo 2^64.
-        let mean = || sum_ns.wrapping_sub(last.1) as f64 / new as f64;
+        // The sums are modulo 2^64. With two clocks the latencies of an interval may be negative.
+        let mean = || sum_ns.wrapping_sub(last.1) as i64 as f64 / new as f64;
         snapshot.latency_mean_ns = (new > 0).then(mean);
     }
 
@@ -654,7 +709,7 @@ impl Engine for Traffic {
             if slot.receives.is_some() {
                 row.counter(&of, "received_frames", "frames", seen.received_frames);
             }
-            let of_way = |way: usize| format!("job {}", self.directions[way].name);
+            let of_way = |way: usize| format!("job {}", self.directions[way].planned.name);
             if let Some(way) = slot.sends {
                 seen_sent(row, "traffic", &seen);
                 if several {
@@ -828,7 +883,7 @@ mod tests {
         plan.traffic.push(TrafficJob {
             tx: Some("a".to_owned()),
             rx: Some("b".to_owned()),
-            streams: vec![Stream::default()],
+            streams: vec![wb_model::Stream::default()],
             count: Some(1),
             drain: "1ms".parse().unwrap(),
             ..TrafficJob::default()

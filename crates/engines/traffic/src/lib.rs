@@ -83,7 +83,7 @@ pub use offload::{OffloadedWorker, run_offloaded};
 pub use ramp::RampUp;
 pub use receiver::{
     FlowSpace, FollowedRun, OPEN_FLOWS, PKTGEN_FLOW, Receiver, ReceiverOutcome, ReceiverSpec,
-    range_around,
+    SenderClock, range_around,
 };
 pub use sender::{
     OffloadTables, OffloadedSender, Sender, SenderOutcome, SenderStep, StreamOutcome,

@@ -207,6 +207,7 @@ impl<C: Clock> OffloadedRun<'_, C> {
                 0 => self.clock.wall_ns(),
                 last => last,
             };
+            self.shared.ended_sender.publish(&outcome);
             self.running = false;
             self.control.sender_ended(last);
             self.sent = Some(outcome);

@@ -8,7 +8,10 @@ use std::{
     },
 };
 
-use wb_measure::{Analyser, Counters, FlowStats, Histogram, Measurement, OUTAGE_THRESHOLD_NS};
+use wb_engine::peers::PeerClock;
+use wb_measure::{
+    Analyser, Counters, FlowStats, Histogram, Measurement, OUTAGE_THRESHOLD_NS, Outline,
+};
 use wb_port::{PortError, RxFrame, RxQueue, StampSource};
 use wb_wire::{PktgenTag, PktgenTime, Tag, TagFormat, ethertype, find_tag, protocol};
 
@@ -104,6 +107,24 @@ pub struct ReceiverSpec {
     pub tag_offsets: Vec<usize>,
     /// Shortest silence that counts as an outage, in ns.
     pub outage_threshold_ns: u64,
+    /// Clock of the sender, if it is on another host.
+    pub clock: Option<SenderClock>,
+}
+
+/// Clock of a sender on another host.
+#[derive(Clone, Debug)]
+pub struct SenderClock {
+    /// The clock. Its offset may change during the run.
+    pub clock: Arc<PeerClock>,
+    /// Amount in ns by which the measured latencies are raised, so that clock errors make none of them negative.
+    pub bias_ns: u64,
+}
+
+impl SenderClock {
+    /// Time to add to a stamp of the sender, in ns.
+    fn shift_ns(&self) -> i64 {
+        self.clock.offset_ns().saturating_sub_unsigned(self.bias_ns)
+    }
 }
 
 impl Default for ReceiverSpec {
@@ -116,6 +137,7 @@ impl Default for ReceiverSpec {
             pktgen_flow: None,
             tag_offsets: Vec::new(),
             outage_threshold_ns: OUTAGE_THRESHOLD_NS,
+            clock: None,
         }
     }
 }
@@ -123,7 +145,8 @@ impl Default for ReceiverSpec {
 /// Results of a receiver.
 #[derive(Clone, Debug)]
 pub struct ReceiverOutcome {
-    /// Measurements of test frames; flows have their tag numbers.
+    /// Measurements of test frames; flows have their tag numbers. Latencies of a sender with a [`SenderClock`] are raised
+    /// by its bias.
     pub measurement: Measurement,
     /// Frames sent during the ramp-up; in no other count.
     pub ramp_frames: u64,
@@ -148,6 +171,7 @@ pub(crate) const SOURCES: [StampSource; 6] = [
 pub struct Receiver {
     /// One for each lane: frames of different lanes have no order.
     sorters: Vec<Sorter>,
+    clock: Option<SenderClock>,
     turns: u64,
     busy_turns: u64,
 }
@@ -155,6 +179,8 @@ pub struct Receiver {
 /// Processing of each frame.
 struct Sorter {
     analyser: Analyser,
+    /// Time to add to the stamp of the sender, in ns; 0 if both ends read the same clock.
+    shift_ns: i64,
     first_flow: u32,
     /// 0 before the run is known.
     flows: u32,
@@ -188,6 +214,7 @@ impl Receiver {
     pub fn for_lanes(spec: &ReceiverSpec, lanes: usize) -> Self {
         Self {
             sorters: (0..lanes.max(1)).map(|_| Sorter::new(spec)).collect(),
+            clock: spec.clock.clone(),
             turns: 0,
             busy_turns: 0,
         }
@@ -206,6 +233,7 @@ impl Receiver {
         drain_since_wall_ns: u64,
     ) -> Result<usize, PortError> {
         self.turns += 1;
+        self.read_clock();
         let n = if let [sorter] = self.sorters.as_mut_slice() {
             sorter.analyser.drain_since(drain_since_wall_ns);
             rx.receive(max, |frame| sorter.process_frame(frame))?
@@ -214,6 +242,17 @@ impl Receiver {
         };
         self.busy_turns += u64::from(n > 0);
         Ok(n)
+    }
+
+    /// Reads the offset of the sender's clock, for the next frames.
+    #[inline]
+    fn read_clock(&mut self) {
+        if let Some(clock) = &self.clock {
+            let shift_ns = clock.shift_ns();
+            self.sorters
+                .iter_mut()
+                .for_each(|sorter| sorter.shift_ns = shift_ns);
+        }
     }
 
     /// A separate function, so that the work for each frame of one lane is compiled in one piece.
@@ -244,6 +283,7 @@ impl Receiver {
         oldest_ns: &mut u64,
     ) -> Result<usize, PortError> {
         self.turns += 1;
+        self.read_clock();
         let mut n = 0;
         for (lane, sorter) in self.sorters.iter_mut().enumerate() {
             sorter.analyser.drain_since(drain_since_wall_ns);
@@ -289,12 +329,29 @@ impl Receiver {
     /// Number and sum of the latencies so far.
     #[must_use]
     pub fn latency_sum(&self) -> (u64, u128) {
-        self.latencies().fold((0, 0), |(count, sum), latency| {
+        let (count, sum) = self.latencies().fold((0, 0), |(count, sum), latency| {
             (count + latency.count(), sum + latency.sum())
-        })
+        });
+        let bias = u128::from(count) * u128::from(self.bias_ns());
+        (count, sum.saturating_sub(bias))
     }
 
-    /// The latencies so far, per lane.
+    /// Amount by which the histograms of latencies are raised, in ns.
+    fn bias_ns(&self) -> u64 {
+        self.clock.as_ref().map_or(0, |clock| clock.bias_ns)
+    }
+
+    /// Adds the latencies so far to an outline.
+    pub(crate) fn add_latencies(&self, outline: &mut Outline) {
+        match self.bias_ns() {
+            0 => self.latencies().for_each(|l| outline.add(l)),
+            bias => self
+                .latencies()
+                .for_each(|l| outline.add(&l.lowered_by(bias))),
+        }
+    }
+
+    /// The latencies so far, per lane, raised by the bias of the sender's clock.
     pub fn latencies(&self) -> impl Iterator<Item = &Histogram> {
         self.sorters.iter().map(|sorter| sorter.analyser.latency())
     }
@@ -302,11 +359,13 @@ impl Receiver {
     /// Receive statistics so far of the first `count` flows, per lane. All lanes and workers use the same flows, so
     /// that sums are complete. Without a plan the first flow is that of the first tagged frame.
     pub fn first_flows(&self, count: u32) -> impl Iterator<Item = FlowStats> {
+        let bias = self.bias_ns();
         self.sorters.iter().flat_map(move |sorter| {
             let shown = sorter.shown..sorter.shown.saturating_add(count);
             let flows = shown.filter_map(|flow| sorter.analyser.flow(flow));
-            flows.map(|mut flow| {
+            flows.map(move |mut flow| {
                 flow.flow += sorter.first_flow;
+                flow.latency = flow.latency.lowered_by(bias);
                 flow
             })
         })
@@ -359,6 +418,7 @@ impl Sorter {
         };
         Self {
             analyser: analyser.with_outage_threshold(spec.outage_threshold_ns),
+            shift_ns: 0,
             first_flow,
             flows,
             shown: 0,
@@ -435,7 +495,7 @@ impl Sorter {
         self.analyser.on_frame(
             flow,
             tag.sequence,
-            tag.time_ns,
+            tag.time_ns.wrapping_add_signed(self.shift_ns),
             frame.stamp_ns,
             frame.size(),
         );
@@ -493,7 +553,7 @@ impl Sorter {
             PktgenTime::Wall(ns) if ns < self.since_wall_ns => {
                 return self.process_unknown(frame, Analyser::on_stale);
             }
-            PktgenTime::Wall(ns) => ns,
+            PktgenTime::Wall(ns) => ns.saturating_add_signed(self.shift_ns),
             PktgenTime::Monotonic(_) | PktgenTime::None => 0,
         };
         self.sources[source_index(frame.stamp_source)] += 1;
@@ -732,6 +792,46 @@ mod tests {
         );
         assert_eq!((m.counters.head_frames, m.counters.missing_frames), (3, 0));
         assert_eq!(followed(&spec, &[900, 6]), (vec![6], 1, 0));
+    }
+
+    #[test]
+    fn stamps_of_another_clock_are_moved_to_this_one() {
+        const BIAS: u64 = 10_000;
+        let clock = Arc::new(PeerClock::default());
+        let spec = ReceiverSpec {
+            clock: Some(SenderClock {
+                clock: Arc::clone(&clock),
+                bias_ns: BIAS,
+            }),
+            ..planned(0, 1)
+        };
+        let mut receiver = Receiver::new(&spec);
+        let mut step = |offset_ns: i64, sequence: u32| {
+            clock.set(wb_model::peer::PairClock {
+                offset_end_ns: offset_ns,
+                ..Default::default()
+            });
+            let mut rx = Frames(vec![tagged(&[], 0, sequence)]);
+            receiver.step(&mut rx, 4, u64::MAX).unwrap();
+        };
+        // The frames arrive 1 us after their stamps.
+        step(-500, 0);
+        // The offset is read again for each batch. This frame seems to have arrived before it was sent.
+        step(7_000, 1);
+        let (count, sum) = receiver.latency_sum();
+        // Sums of few frames are never below 0.
+        assert_eq!((count, sum), (2, 0));
+        let shown: Vec<FlowStats> = receiver.first_flows(1).collect();
+        assert_eq!(
+            (shown[0].latency.min, shown[0].latency.max),
+            (Some(0), Some(1_500))
+        );
+        let m = receiver.finish().measurement;
+        assert_eq!(m.counters.clock_error_frames, 0);
+        let latency = m.latency.summary().lowered_by(BIAS as i64);
+        assert_eq!((latency.min, latency.max), (Some(-6_000), Some(1_500)));
+        // The variation has no bias.
+        assert_eq!(m.ipdv.summary().max, Some(-7_500));
     }
 
     #[test]

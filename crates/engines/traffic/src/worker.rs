@@ -365,6 +365,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> WorkerRun<'_, T, R, C> {
                 0 => self.clock.wall_ns(),
                 last => last,
             };
+            self.shared.ended_sender.publish(&outcome);
             if let Some(mut running) = self.running.take() {
                 running.last_departure_wall_ns = last;
             }
@@ -497,7 +498,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> WorkerRun<'_, T, R, C> {
                 None => shown.show(|_| {}),
                 Some(receiver) => {
                     flows.try_publish(receiver.first_flows(flows.wanted()))
-                        && shown.show(|outline| receiver.latencies().for_each(|l| outline.add(l)))
+                        && shown.show(|outline| receiver.add_latencies(outline))
                 }
             }
     }

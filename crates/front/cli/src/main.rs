@@ -10,6 +10,8 @@ mod alias;
 mod args;
 mod commands;
 mod deliver;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod help;
 mod metrics;
 mod run;

@@ -144,12 +144,23 @@ pub(crate) fn publish(with: impl FnOnce(&mut Seen)) {
 /// # Errors
 /// The errors of [`Prepared::run`].
 pub(crate) fn run(prepared: Prepared, observer: &mut dyn Observer) -> Result<Finished, StartError> {
+    watch(observer, |observer| prepared.run(observer))
+}
+
+/// Runs something and publishes everything that its observer sees.
+///
+/// # Errors
+/// The error of the run.
+pub(crate) fn watch(
+    observer: &mut dyn Observer,
+    run: impl FnOnce(&mut dyn Observer) -> Result<Finished, StartError>,
+) -> Result<Finished, StartError> {
     if SERVER.get().is_none() {
-        return prepared.run(observer);
+        return run(observer);
     }
     // A script may run several plans in turn. Figures of an earlier run do not carry over.
     publish(|seen| *seen = Seen::default());
-    let finished = prepared.run(&mut Watched { observer })?;
+    let finished = run(&mut Watched { observer })?;
     publish(|seen| {
         seen.figures = finished.report.timeline.last();
         seen.report = Some(finished.report.clone());

@@ -82,23 +82,45 @@ impl<'a> Runner<'a> {
             signals: self.signals,
             base: self.base,
             control: self.control,
+            #[cfg(feature = "fleet")]
+            carrier: self.output.carrier()?,
             ..Environment::default()
         };
         self.extras.histograms = self.output.histograms;
         self.extras.capture.zone = TimeZone::system();
-        let prepared = prepare(self.plan, &environment, self.extras)?;
+        // Benchmarks run here, and their trials over the fleet.
+        let is_elsewhere = environment.carrier.is_some() && self.plan.procedure.is_none();
+        let (live, work) = match is_elsewhere {
+            true => (
+                Live::elsewhere(&self.plan, self.screen, &environment),
+                Work::Elsewhere(Box::new((self.plan, environment))),
+            ),
+            false => {
+                let prepared = prepare(self.plan, &environment, self.extras)?;
+                let live = Live::new(&prepared, self.screen, &environment);
+                (live, Work::Here(Box::new(prepared)))
+            }
+        };
         Ok(Ready {
-            live: Live::new(&prepared, self.screen, &environment),
-            prepared,
+            live,
+            work,
             output: self.output,
             listed,
         })
     }
 }
 
+/// Work of a run.
+enum Work {
+    /// In this process.
+    Here(Box<Prepared>),
+    /// On other hosts, which prepare it.
+    Elsewhere(Box<(Plan, Environment)>),
+}
+
 /// A run that is ready to start.
 pub(crate) struct Ready<'a> {
-    prepared: Prepared,
+    work: Work,
     live: Live,
     output: &'a OutputArgs,
     listed: Listed,
@@ -113,9 +135,20 @@ pub(crate) fn listed(kind: &str, target: &str) -> Listed {
 }
 
 impl Ready<'_> {
-    /// Facts about the run.
-    pub(crate) const fn prepared(&self) -> &Prepared {
-        &self.prepared
+    /// Facts about the run, if this process carries it out.
+    pub(crate) fn prepared(&self) -> Option<&Prepared> {
+        match &self.work {
+            Work::Here(prepared) => Some(prepared),
+            Work::Elsewhere(_) => None,
+        }
+    }
+
+    /// The plan, as far as it is resolved.
+    pub(crate) fn plan(&self) -> &Plan {
+        match &self.work {
+            Work::Here(prepared) => prepared.plan(),
+            Work::Elsewhere(work) => &work.0,
+        }
     }
 
     /// Runs the plan to its end and writes the requested files. The terminal is then as before.
@@ -127,7 +160,13 @@ impl Ready<'_> {
             live: self.live,
             show,
         };
-        let finished = metrics::run(self.prepared, &mut watched)?;
+        let finished = match self.work {
+            Work::Here(prepared) => metrics::run(*prepared, &mut watched),
+            Work::Elsewhere(work) => metrics::watch(&mut watched, |observer| {
+                let (plan, environment) = *work;
+                wb_session::carry_out(plan, &environment, Extras::default(), observer)
+            }),
+        }?;
         drop(self.listed);
         write_files(&finished.report, self.output);
         Ok(finished)
@@ -182,9 +221,18 @@ pub(crate) fn is_to_run(plan: &mut Plan, output: &OutputArgs) -> Result<bool> {
 }
 
 /// Prints the ports of a run if the options ask for details.
-pub(crate) fn say_ports(run: &Prepared, output: &OutputArgs) {
+pub(crate) fn say_ports(run: &Ready<'_>, output: &OutputArgs) {
     if output.verbose {
-        run.port_lines().iter().for_each(say);
+        let lines = run.prepared().map(Prepared::port_lines);
+        lines.into_iter().flatten().for_each(say);
+    }
+}
+
+/// Prints the warnings of a run.
+pub(crate) fn say_warnings(run: &Ready<'_>) {
+    let warnings = run.prepared().map(Prepared::warnings);
+    for warning in warnings.unwrap_or_default() {
+        say(format_args!("wirebench: {warning}"));
     }
 }
 
@@ -223,8 +271,12 @@ pub(crate) fn carry_out(
     runner.base = base;
     runner.extras.progress = output.live_json || !output.quiet;
     let ready = runner.prepare()?;
-    say_ports(ready.prepared(), output);
-    for address in ready.prepared().addresses() {
+    say_ports(&ready, output);
+    for address in ready
+        .prepared()
+        .map(Prepared::addresses)
+        .unwrap_or_default()
+    {
         if !output.quiet {
             say(format_args!("listening at {address}"));
         }

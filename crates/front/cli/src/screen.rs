@@ -98,11 +98,10 @@ fn http_ends(plan: &Plan) -> Option<u64> {
 }
 
 /// Returns the facts about a run that are known before its start.
-fn about(run: &Prepared) -> About {
-    let plan = run.plan();
+fn about(plan: &Plan, ports: Vec<(String, String)>) -> About {
     About {
         title: plan.kind.clone(),
-        ports: run.locators(),
+        ports,
         planned_ns: http_ends(plan),
         criteria: plan.criteria.clone(),
         searches: plan.has(JobKind::Bench),
@@ -137,7 +136,20 @@ impl Live {
     /// the minimum duration.
     pub(crate) fn new(run: &Prepared, wanted: bool, environment: &Environment) -> Self {
         let (signals, steering) = (&environment.signals, &environment.steering);
-        Self::about(|| about(run), wanted, signals, steering)
+        let about = || about(run.plan(), run.locators());
+        Self::about(about, wanted, signals, steering)
+    }
+
+    /// Creates a screen for a run on other hosts, as [`Live::new`] does.
+    pub(crate) fn elsewhere(plan: &Plan, wanted: bool, environment: &Environment) -> Self {
+        let (signals, steering) = (&environment.signals, &environment.steering);
+        let ports = plan.ports.iter();
+        let ports = ports.map(|port| (port.name.clone(), port.locator.to_string()));
+        let about = || About {
+            fixed_rate: Some("runs of a fleet keep their rates".to_owned()),
+            ..about(plan, ports.collect())
+        };
+        Self::about(about, wanted, signals, steering)
     }
 
     fn about(

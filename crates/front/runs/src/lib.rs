@@ -17,6 +17,6 @@ mod store;
 pub use concerns::{Concern, concerns, in_use};
 pub use feed::{Batch, Feed, NumberedEvent};
 pub use grants::Grants;
-pub use ports::{HeldPort, Holder};
+pub use ports::{HeldPort, Holder, matches};
 pub use runs::{JobsSoFar, Refusal, Run, RunRequest, Runs, Settings};
 pub use store::{KeyFigure, RunEnd, RunMeta, RunState, Store, StoreError, Tone};

@@ -169,7 +169,7 @@ impl Ports {
 }
 
 /// Returns true if a name has the form of a pattern, in which `*` is any text and `?` any character.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+pub fn matches(pattern: &str, name: &str) -> bool {
     let Some(first) = pattern.chars().next() else {
         return name.is_empty();
     };

@@ -31,7 +31,11 @@ use wb_model::{
 
 use self::findings::{Findings, TestOutcome};
 use wb_engine::{End, Ended, Engine, EngineState, Launch, Observer, Outcome, Part, Stop, View};
-use wb_engine::{opening::Environment, signals::Signals, steering::Steering};
+use wb_engine::{
+    opening::{Carrier, Environment},
+    signals::Signals,
+    steering::Steering,
+};
 use wb_open::{OpenPort, StartError, Workers};
 
 use wb_probe::Watched;
@@ -62,6 +66,14 @@ fn read_all(probes: &[Watched]) -> DeviceReading {
 
 /// State of the search or of the current trial, with the loads of the trial so far.
 type News = (Snapshot, Option<LoadReport>);
+
+/// A trial that is about to run.
+enum Trial {
+    /// On ports of this host.
+    Here(Prepared),
+    /// On ports of other hosts.
+    There(Arc<dyn Carrier>, Plan),
+}
 
 /// Trials on real ports.
 struct Ports {
@@ -213,15 +225,20 @@ impl Bench for Ports {
             i_own_this_network: self.base.i_own_this_network,
             ..plan
         };
-        let prepared = (self.prepare)(plan, &self.environment, Extras::default())?;
+        let trial = match self.environment.carrier.clone() {
+            Some(carrier) => Trial::There(carrier, plan),
+            None => Trial::Here((self.prepare)(plan, &self.environment, Extras::default())?),
+        };
         if let Some(ready) = self.ready.take() {
             let _ = ready.send(());
         }
-        self.warnings.extend(prepared.warnings().iter().cloned());
+        if let Trial::Here(prepared) = &trial {
+            self.warnings.extend(prepared.warnings().iter().cloned());
+        }
         let mut readings = vec![read_all(&self.probes)];
         let over = AtomicBool::new(false);
         let (probes, every) = (&self.probes, self.every);
-        let signals = &self.environment.signals;
+        let (environment, signals) = (&self.environment, &self.environment.signals);
         let (begins, begun) = channel();
         let mut observer = TrialObserver {
             start_ns: self.start_ns,
@@ -235,7 +252,13 @@ impl Bench for Ports {
                 (!probes.is_empty()).then(|| scope.spawn(|| follow(probes, every, &over)));
             let shooter =
                 trigger.map(|trigger| scope.spawn(|| pull(trigger, begun, &over, signals)));
-            let finished = prepared.run(&mut observer);
+            let finished = match trial {
+                Trial::Here(prepared) => {
+                    let finished = prepared.run(&mut observer);
+                    finished.map(|finished| (finished.report, finished.end))
+                }
+                Trial::There(carrier, plan) => carrier.carry_out(plan, environment, &mut observer),
+            };
             drop(observer);
             over.store(true, Ordering::Release);
             misfire = shooter.and_then(|shooter| shooter.join().ok().flatten());
@@ -244,8 +267,9 @@ impl Bench for Ports {
             }
             finished
         })?;
+        let (report, end) = finished;
         readings.push(read_all(&self.probes));
-        let of_trial = finished.report.ports.iter();
+        let of_trial = report.ports.iter();
         self.ports = of_trial
             .map(|port| PortReport {
                 before: Default::default(),
@@ -254,10 +278,10 @@ impl Bench for Ports {
             })
             .collect();
         Ok(PlanRun {
-            report: finished.report,
+            report,
             readings,
             misfire,
-            cut: match finished.end {
+            cut: match end {
                 End::Completed => None,
                 End::Signal(_) => Some(CutReason::Signal),
                 End::Fault(text) => Some(CutReason::Fault(text)),

@@ -12,6 +12,7 @@ mod doctor;
 mod environment;
 mod extras;
 mod http_over_port;
+mod judge;
 mod prepare;
 mod report;
 mod run;
@@ -21,6 +22,7 @@ pub use doctor::{
     xdp_abilities,
 };
 pub use extras::Extras;
+pub use judge::judge;
 pub use prepare::{Attended, Checked, Opened, prepare};
 pub use run::{Finished, Prepared, StartAt};
 pub use wb_capture::{CaptureExtras, FrameSink, SinkEnd, SinkFlush, SinkFrame};
@@ -30,14 +32,15 @@ pub use wb_engine::{
     describe::Machine,
     guard::{addresses_that_need_consent, admit_servers, needs_no_zone},
     input,
-    opening::{Environment, PortHint},
+    opening::{Carrier, Environment, PortHint},
+    peers::{PeerClock, PeerLink},
     signals::{Signals, mind_suspension, survive_file_limit},
     stations::{Station, Stations},
     steering::{Steer, Steering, StreamSteer},
 };
 pub use wb_http::engine::Scripts;
 pub use wb_load::engine::client_shares;
-pub use wb_open::{StartError, port_memory, total_memory};
+pub use wb_open::{StartError, port_memory, signal_name, total_memory};
 pub use wb_port::memory::Registry;
 pub use wb_socket::{DataEnds, data_ends};
 pub use wb_traffic::devices;
@@ -51,5 +54,25 @@ pub fn run(
     environment: &Environment,
     observer: &mut dyn Observer,
 ) -> Result<Finished, StartError> {
-    prepare(plan, environment, Extras::default())?.run(observer)
+    carry_out(plan, environment, Extras::default(), observer)
+}
+
+/// Carries out a plan here, or where the carrier of the environment carries it out. Benchmarks run here, and their
+/// trials there.
+///
+/// # Errors
+/// Returns the reason why the run cannot start.
+pub fn carry_out(
+    plan: wb_model::Plan,
+    environment: &Environment,
+    extras: Extras,
+    observer: &mut dyn Observer,
+) -> Result<Finished, StartError> {
+    match &environment.carrier {
+        Some(carrier) if plan.procedure.is_none() => {
+            let (report, end) = carrier.carry_out(plan, environment, observer)?;
+            Ok(Finished { report, end })
+        }
+        _ => prepare(plan, environment, extras)?.run(observer),
+    }
 }

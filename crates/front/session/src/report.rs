@@ -132,6 +132,7 @@ fn judge(
 ) -> (Verdict, String) {
     let first = |of: fn(&Outcome) -> &Option<String>| all.iter().find_map(|(_, o)| of(o).clone());
     let evidence = Evidence {
+        incomplete: report.jobs.iter().find_map(|job| job.incomplete.clone()),
         defect: first(|o| &o.defect),
         broken: first(|o| &o.broken),
         excuse: excuse(all, Outcome::excuse),

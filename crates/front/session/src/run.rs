@@ -51,7 +51,7 @@ pub struct Finished {
 
 impl Finished {
     /// Returns the exit code of a native command: 0 completed or all criteria held, 1 a criterion failed, 3 invalid,
-    /// 4 ended by a fault, 128 + n after signal n.
+    /// 4 ended by a fault or incomplete, 128 + n after signal n.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         wb_engine::verdict::exit_code(&self.end, self.report.verdict)
@@ -106,6 +106,13 @@ impl Prepared {
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// Time before a start at which the start has to be known, in ns.
+    #[must_use]
+    pub fn lead_ns(&self) -> u64 {
+        // The workers are started within this time.
+        2 * READY_NS
     }
 
     /// The packet devices, in the order of the plan.

@@ -268,6 +268,7 @@ impl Controller {
             epoch: self.epoch,
             at_wall_ns,
             offsets: offsets.collect(),
+            clocks: self.clocks(),
         };
         self.start_ns = i128::from(now.mono_ns) + i128::from(ahead);
         self.start = Some(start);
@@ -301,6 +302,7 @@ impl Controller {
             v: V1,
             epoch: self.epoch,
             seq: self.lease_seq,
+            clocks: self.clocks(),
         };
         let run = self.settings.run.clone();
         self.publish(Subject::Lease { run }, Published::Lease(lease));

@@ -22,6 +22,7 @@ fn completed(last: Option<Box<Snap>>, share: &ShareMessage, directions: &[Direct
             at_wall_ns: 0,
             snapshot: Snapshot::at(0, 0, Phase::Done),
             jobs: Vec::new(),
+            so_far: None,
             histograms: Vec::new(),
         })
     });
@@ -109,10 +110,8 @@ impl Controller {
         self.actions.push(Action::Finish(Box::new(result)));
     }
 
-    fn result(&self) -> RunResult {
-        let shares = self.hosts.values().filter_map(|host| host.share.as_deref());
-        let incomplete = self.placement.directions.iter();
-        let incomplete = incomplete.filter_map(|d| Some((d.first_flow, self.why_incomplete(d)?)));
+    /// Clocks of the hosts of each direction between two hosts.
+    pub(super) fn clocks(&self) -> Vec<PairClock> {
         let between = self.placement.directions.iter().filter(|d| !d.is_local());
         let pairs: BTreeMap<(&str, &str), PairClock> = between
             .filter_map(|d| {
@@ -121,6 +120,13 @@ impl Controller {
                 Some(((&*d.from, &*d.to), clock))
             })
             .collect();
+        pairs.into_values().collect()
+    }
+
+    fn result(&self) -> RunResult {
+        let shares = self.hosts.values().filter_map(|host| host.share.as_deref());
+        let incomplete = self.placement.directions.iter();
+        let incomplete = incomplete.filter_map(|d| Some((d.first_flow, self.why_incomplete(d)?)));
         RunResult {
             run: self.settings.run.clone(),
             revision: self.revision,
@@ -134,7 +140,7 @@ impl Controller {
                 .map(|host| host.outcome.clone())
                 .collect(),
             incomplete: incomplete.collect(),
-            clocks: pairs.into_values().collect(),
+            clocks: self.clocks(),
             warnings: self.warnings.clone(),
         }
     }

@@ -127,6 +127,7 @@ impl Host {
             // The controller is 5 ms behind.
             at_wall_ns: at_ns + 100 * SECOND - 5 * MS,
             offsets: [("h1".to_owned(), 5_000_000)].into(),
+            clocks: Vec::new(),
         }))
     }
 
@@ -140,7 +141,12 @@ impl Host {
     }
 
     fn lease(&mut self, epoch: u64, seq: u64) {
-        let lease = LeaseMessage { v: V1, epoch, seq };
+        let lease = LeaseMessage {
+            v: V1,
+            epoch,
+            seq,
+            clocks: Vec::new(),
+        };
         let run = "r1".to_owned();
         self.on(Event::Lease { run, lease });
     }
@@ -329,6 +335,7 @@ fn without_a_lease_the_senders_stop() {
         v: V1,
         epoch: 4,
         seq: 6,
+        clocks: Vec::new(),
     };
     host.on(Event::Lease {
         run: "r2".to_owned(),

@@ -18,6 +18,7 @@ fn snap(k: u64, snapshot: Snapshot, jobs: Vec<JobCounts>) -> Snap {
         snapshot,
         jobs,
         histograms: Vec::new(),
+        so_far: None,
     }
 }
 

@@ -34,6 +34,7 @@ fn messages_have_the_forms_of_the_protocol() {
         epoch: 4,
         at_wall_ns: 1_795_726_288_000_000_000,
         offsets: [("h1".to_owned(), -5120)].into(),
+        clocks: Vec::new(),
     };
     assert_eq!(
         text(&start),

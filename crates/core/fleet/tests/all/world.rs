@@ -967,6 +967,7 @@ impl World {
             ..JobCounts::default()
         });
         let snap = Snap {
+            so_far: None,
             v: V1,
             k,
             at_wall_ns: wall_ns,

@@ -113,6 +113,25 @@ fn adds_up(column: &Column) -> bool {
     !of_one_run.iter().any(|kind| column.of.starts_with(kind)) && (column.counter || !is_time)
 }
 
+/// The timelines of hosts that carried out one plan together: as the sum, and with the columns that belong to one host.
+pub(super) fn laid_together(parts: &[(u64, &Timeline)]) -> Timeline {
+    let mut all = sum(parts);
+    for (start_ns, timeline) in parts {
+        for own in timeline.columns.iter().filter(|column| !adds_up(column)) {
+            let is_known = |c: &Column| c.of == own.of && c.name == own.name;
+            if all.columns.iter().any(is_known) {
+                continue;
+            }
+            let at = |ns: &u64| value_at(&timeline.at_ns, own, *start_ns, *ns);
+            all.columns.push(Column {
+                values: all.at_ns.iter().map(at).collect(),
+                ..own.clone()
+            });
+        }
+    }
+    all
+}
+
 /// Sum of the timelines of several runs, each with its start. Their moments are those of all runs.
 pub(super) fn sum(parts: &[(u64, &Timeline)]) -> Timeline {
     let mut at_ns: Vec<u64> = parts.iter().flat_map(|(_, t)| &t.at_ns).copied().collect();

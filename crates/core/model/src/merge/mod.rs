@@ -3,6 +3,7 @@
 //! Counts add up. Distributions add up at full resolution if all reports have their values (`--histograms`); without
 //! them, percentiles are unknown. Rates cover the time in which all runs were active. Criteria are judged again.
 
+mod assemble;
 mod course;
 mod rates;
 #[cfg(test)]
@@ -13,6 +14,7 @@ mod verdict;
 use serde_json::Value as Json;
 use wb_figures::{Field, Merge, Value};
 
+pub use self::assemble::assemble;
 use self::values::{Values, add};
 use crate::{
     JobKind, LimitedBy, Plan,

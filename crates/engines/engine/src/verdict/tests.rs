@@ -23,6 +23,10 @@ fn the_first_row_that_matches_decides() {
         endless: true,
         ..no()
     };
+    let gone = || Evidence {
+        incomplete: some("h1 is gone"),
+        ..no()
+    };
     let defect = || Evidence {
         defect: some("sums"),
         ..no()
@@ -98,6 +102,15 @@ fn the_first_row_that_matches_decides() {
             End::Signal(2),
             &held,
             nothing(),
+            Incomplete,
+            130,
+            "ended early by SIGINT",
+        ),
+        (done(), &None, gone(), Incomplete, 4, "h1 is gone"),
+        (
+            End::Signal(2),
+            &None,
+            gone(),
             Incomplete,
             130,
             "ended early by SIGINT",

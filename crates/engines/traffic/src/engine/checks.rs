@@ -10,7 +10,6 @@ use wb_model::{
 };
 use wb_wire::{ethertype, protocol};
 
-use super::is_tagged;
 use wb_engine::{
     guard::{Guard, Source},
     opening::Environment,
@@ -52,6 +51,19 @@ pub(super) fn check_port_use(plan: &Plan) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Checks that jobs between two hosts have the flow numbers on which the hosts agreed.
+pub(super) fn check_flow_numbers(plan: &Plan) -> Result<(), StartError> {
+    let is_between = |job: &&TrafficJob| plan.is_elsewhere(&job.tx) || plan.is_elsewhere(&job.rx);
+    let mut jobs = plan.traffic.iter().filter(is_between);
+    match jobs.find(|job| job.first_flow.is_none()) {
+        None => Ok(()),
+        Some(job) => Err(StartError::stream(
+            format!("traffic {}", job.name).trim_end(),
+            "first_flow is missing; a job between two hosts needs the number of its first flow",
+        )),
+    }
+}
+
 /// Checks that ports in memory are joined by their name only.
 pub(super) fn check_joined(plan: &Plan) -> Result<(), StartError> {
     let in_memory = |name: &Option<String>| {
@@ -84,7 +96,8 @@ pub(super) fn check_memory(plan: &Plan) -> Result<(), StartError> {
 /// Number of flows of all jobs, and their memory in bytes. Accounts in the kernel are excluded, because their size
 /// depends on the queues of a device, which are known later.
 fn need(plan: &Plan) -> (u64, u64) {
-    let port = |name: Option<&str>| plan.ports.iter().find(|p| Some(p.name.as_str()) == name);
+    let own = || plan.ports.iter().filter(|p| p.locator.host.is_none());
+    let port = |name: Option<&str>| own().find(|p| Some(p.name.as_str()) == name);
     let workers = |name| port(name).map_or(0, |p| u64::from(p.workers.max(1)));
     let mut need = 0;
     let mut flows = 0;
@@ -232,7 +245,7 @@ pub(super) fn shares_with_host(plan: &Plan, port: &str, recordings: &Recordings)
                 && (j.rx.as_deref() == Some(port) || (j.bidir && j.tx.as_deref() == Some(port)))
         })
         .flat_map(|j| &j.streams)
-        .filter(|s| !is_tagged(s))
+        .filter(|s| !s.is_tagged())
         .any(
             |s| match s.replay.as_ref().and_then(|r| recordings.get(r)) {
                 Some(recording) => recording.frames.iter().any(|f| left_to_host(&f.bytes)),

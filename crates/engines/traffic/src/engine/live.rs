@@ -20,7 +20,7 @@ use wb_port::{
 use super::{
     Direction, Traffic,
     checks::{self, Recordings, settled_bytes},
-    is_tagged, path, sender_for, sender_spec,
+    path, sender_for, sender_spec,
 };
 use wb_engine::{DeviceCounters, Ended};
 use wb_engine::{opening::Opening, settle::counted_frames};
@@ -70,6 +70,12 @@ pub(super) fn not_accountable(plan: &Plan, port: &PortPlan) -> Option<&'static s
         }
         if job.tx.is_none() && job.flows.is_none() {
             return Some("the number of flows is unknown (rx --flows N)");
+        }
+        let sending = if is(&job.rx) { &job.tx } else { &job.rx };
+        if plan.is_elsewhere(sending) {
+            return Some(
+                "the sender is on another host, and programs in the kernel do not know its clock",
+            );
         }
         job.streams.iter().find_map(not_accounted)
     })
@@ -330,8 +336,8 @@ impl Traffic {
         let Some(direction) = direction.filter(|_| port.is_live()) else {
             return Ok(Vec::new());
         };
-        debug_assert!(direction.streams.iter().all(|s| is_tagged(&s.stream)));
-        let threshold = self.plan.traffic[direction.job].outage_threshold;
+        debug_assert!(direction.streams.iter().all(|s| s.stream.is_tagged()));
+        let threshold = self.plan.traffic[direction.planned.job].outage_threshold;
         let awaited = awaited(direction, threshold);
         if let Some(why) = self.no_room_at(number, awaited.flows) {
             return Err(refuse(&port.plan, why));
@@ -371,7 +377,7 @@ impl Traffic {
             if let Some(direction) = sends {
                 let streams = direction.streams.clone();
                 let count = port.plan.workers;
-                let spec = sender_spec(&self.plan, direction.job, streams, worker, count);
+                let spec = sender_spec(&self.plan, direction.planned.job, streams, worker, count);
                 let compiled = sender_for(direction, &spec, MOST_FRAME)?;
                 let tables = compiled
                     .offload_tables(&spec)

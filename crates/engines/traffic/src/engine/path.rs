@@ -128,7 +128,8 @@ impl Device {
             let name = &far.interface.name;
             let gro = Ethtool::open(&far.namespace).ok();
             let place = far.namespace.place_of(name);
-            let at = plan.ports.iter().find(|p| p.locator.place() == place);
+            let mut own = plan.ports.iter().filter(|p| p.locator.host.is_none());
+            let at = own.find(|p| p.locator.place() == place);
             FarEnd {
                 receives: at.is_some_and(|p| receives(plan, p)),
                 of_a_lab: is_of_a_lab(&far),
@@ -264,7 +265,8 @@ pub(super) fn of_plan(plan: &Plan, port: &PortPlan) -> Option<Refusal> {
 }
 
 fn asked(plan: &Plan, port: &PortPlan) -> Option<&'static str> {
-    let others = plan.ports.iter().filter(|p| p.name != port.name);
+    let is_other = |p: &&PortPlan| p.name != port.name && p.locator.host.is_none();
+    let others = plan.ports.iter().filter(is_other);
     let mut same = others.filter(|p| p.locator.place() == port.locator.place());
     if plan.users(port).any(|kind| kind == JobKind::Capture) {
         return Some("a capture on this port would not see the frames");
@@ -298,10 +300,10 @@ fn of_device(plan: &Plan, port: &PortPlan, used: Use, device: &Device) -> Option
     if !used.tx {
         return None;
     }
-    let awaited = plan
-        .traffic
-        .iter()
-        .any(|job| sends(job, port) && job.rx.is_some());
+    let awaited = plan.traffic.iter().any(|job| {
+        let other = if is(&job.tx, port) { &job.rx } else { &job.tx };
+        sends(job, port) && other.is_some() && !plan.is_elsewhere(other)
+    });
     if let Some(why) = device.keeps_out(awaited) {
         return Some(why);
     }

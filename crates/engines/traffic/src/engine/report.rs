@@ -1,6 +1,6 @@
 //! Converts the measurements of workers into the report. Every total is settled here, once, so that it adds up.
 
-use crate::{CounterValues, PKTGEN_FLOW, SenderOutcome, WorkerOutcome};
+use crate::{CounterValues, PKTGEN_FLOW, SenderOutcome, StreamOutcome, WorkerOutcome};
 use wb_figures::text::time_ns;
 use wb_measure::{Account, FlowOutages, FlowStats, Measurement, Outages, SentFrames};
 use wb_model::{
@@ -8,11 +8,12 @@ use wb_model::{
     Totals, counted,
     frames::Frames,
     lateness::MISSED,
+    peer::Sent,
     report::{FlowReport, JobReport, OutageReport, PortReport, Rates, StreamReport, WorkerReport},
     units::WIRE_OVERHEAD,
 };
 
-use super::{Direction, Traffic, WorkerSlot, checks::mean_size, is_tagged, live};
+use super::{Direction, Traffic, WorkerSlot, checks::mean_size, live, remote::RemoteSender};
 use wb_engine::{End, Ended, LinkDown, Outcome, Part, Stamping, Times};
 use wb_engine::{
     criteria::{self, Offered, Shortfall},
@@ -72,64 +73,189 @@ fn measured(run: &mut Traffic, direction: usize) -> (Option<Measurement>, u64, u
     (sum, dropped, ramp)
 }
 
-/// Settles the sending side of a direction, stream by stream.
-fn sent(run: &Traffic, index: usize) -> (Totals, Vec<StreamReport>, Vec<(u32, u64)>, u64) {
-    let direction = &run.directions[index];
-    let path = run.path_of(direction);
-    let mut streams: Vec<StreamReport> = direction
-        .streams
-        .iter()
-        .map(|s| StreamReport {
-            name: s.name.clone(),
-            first_flow: run.flows.shown(s.first_flow),
-            flows: s.flows,
-            path: path.clone(),
-            ..StreamReport::default()
-        })
-        .collect();
-    // The flows of the streams are consecutive, so an index replaces a map.
-    let mut flows: Vec<(u32, u64)> = direction
-        .streams
-        .iter()
-        .filter(|s| is_tagged(&s.stream))
-        .flat_map(|s| (s.first_flow..s.first_flow + s.flows).map(|f| (f, 0)))
-        .collect();
-    let mut untagged = 0;
-    let mut ramp = 0;
-    for (_, outcome) in senders(run, index) {
-        ramp += outcome.ramp_frames;
-        for ((report, spec), stream) in streams
-            .iter_mut()
-            .zip(&direction.streams)
-            .zip(&outcome.streams)
-        {
-            let intended = stream.intended_frames.unwrap_or(stream.offered_frames);
-            report.totals = report.totals.plus(&Totals {
-                intended_frames: Some(intended),
-                offered_frames: Some(stream.offered_frames),
-                unsent_frames: Some(intended - stream.offered_frames),
-                offered_octets: Some(stream.offered_octets),
-                refused_frames: Some(stream.refused_frames),
-                ..Totals::default()
-            });
-            if is_tagged(&spec.stream) {
-                let first = flows.partition_point(|(flow, _)| *flow < spec.first_flow);
-                for ((_, sum), frames) in flows[first..].iter_mut().zip(&stream.flow_frames) {
-                    *sum += frames;
+/// Counts of the sending side of a direction.
+pub(super) struct SentSide {
+    /// Totals of each stream: intended, offered, unsent, refused.
+    streams: Vec<Totals>,
+    /// Offered frames of each flow with a tag. The flows are consecutive.
+    flows: Vec<(u32, u64)>,
+    ramp_frames: u64,
+    /// Start of the schedule and last departure, in ns of the sender's monotonic clock; of a sender on another host, of
+    /// this host's wall clock.
+    departures: Option<(u64, u64)>,
+    /// Start of the schedule on this host's wall clock, in ns since 1970; 0 if nothing was sent.
+    first_departure_wall_ns: u64,
+    /// Last departure on this host's wall clock, in ns since 1970; 0 if nothing was sent.
+    last_departure_wall_ns: u64,
+}
+
+impl SentSide {
+    /// Sums the results of the senders of a direction.
+    pub(super) fn of_outcomes(direction: &Direction, outcomes: &[&SenderOutcome]) -> Self {
+        let mut streams = vec![Totals::default(); direction.streams.len()];
+        let tagged = direction.streams.iter().filter(|s| s.stream.is_tagged());
+        // The flows of the streams are consecutive, so an index replaces a map.
+        let mut flows: Vec<(u32, u64)> = tagged
+            .flat_map(|s| (s.first_flow..s.first_flow + s.flows).map(|f| (f, 0)))
+            .collect();
+        for outcome in outcomes {
+            let sent = streams
+                .iter_mut()
+                .zip(&direction.streams)
+                .zip(&outcome.streams);
+            for ((totals, spec), stream) in sent {
+                *totals = totals.plus(&totals_of_stream(stream));
+                if spec.stream.is_tagged() {
+                    let first = flows.partition_point(|(flow, _)| *flow < spec.first_flow);
+                    for ((_, sum), frames) in flows[first..].iter_mut().zip(&stream.flow_frames) {
+                        *sum += frames;
+                    }
                 }
-            } else {
-                untagged += stream.offered_frames;
             }
         }
+        let departed = || outcomes.iter().filter(|o| o.last_departure_wall_ns > 0);
+        let start = |o: &&SenderOutcome| {
+            let sending_ns = o.last_departure_ns.saturating_sub(o.start_ns);
+            o.last_departure_wall_ns.saturating_sub(sending_ns)
+        };
+        let first = outcomes.iter().map(|o| o.start_ns).min();
+        let last = outcomes.iter().map(|o| o.last_departure_ns).max();
+        Self {
+            streams,
+            flows,
+            ramp_frames: outcomes.iter().map(|o| o.ramp_frames).sum(),
+            departures: first.zip(last),
+            first_departure_wall_ns: departed().map(start).min().unwrap_or(0),
+            last_departure_wall_ns: departed()
+                .map(|o| o.last_departure_wall_ns)
+                .max()
+                .unwrap_or(0),
+        }
     }
-    let totals = streams.iter().fold(
-        Totals {
-            ramp_frames: Some(ramp),
+
+    /// The sending side as another host counted it.
+    fn of_message(direction: &Direction, sender: &RemoteSender, sent: &Sent) -> Self {
+        let local = |wall_ns| match wall_ns {
+            0 => 0,
+            wall_ns => sender.clock.clock.local(wall_ns),
+        };
+        let (first, last) = (sent.first_departure_wall_ns, sent.last_departure_wall_ns);
+        Self {
+            streams: sent.streams.clone(),
+            flows: (direction.first_flow..)
+                .zip(sent.flows.iter().copied())
+                .collect(),
+            ramp_frames: sent.ramp_frames,
+            departures: (last > 0).then_some((first, last)),
+            first_departure_wall_ns: local(first),
+            last_departure_wall_ns: local(last),
+        }
+    }
+
+    /// Assumes that everything arrived, in place of unknown counts.
+    fn of_arrivals(direction: &Direction, m: &Measurement) -> Self {
+        let untagged = Totals {
+            offered_frames: Some(m.counters.untagged_frames),
             ..Totals::default()
-        },
-        |t, s| t.plus(&s.totals),
-    );
-    (totals, streams, flows, untagged)
+        };
+        let mut streams = vec![Totals::default(); direction.streams.len()];
+        let own = streams.iter_mut().zip(&direction.streams);
+        if let Some((totals, _)) = own.into_iter().find(|(_, s)| !s.stream.is_tagged()) {
+            *totals = untagged;
+        }
+        Self {
+            streams,
+            flows: m
+                .flows
+                .iter()
+                .map(|flow| (flow.flow, flow.unique()))
+                .collect(),
+            ramp_frames: 0,
+            departures: None,
+            first_departure_wall_ns: 0,
+            last_departure_wall_ns: 0,
+        }
+    }
+
+    /// The counts for the host of the receiver.
+    pub(super) fn message(self, direction: &Direction) -> Sent {
+        Sent {
+            direction: direction.first_flow,
+            first_departure_wall_ns: self.first_departure_wall_ns,
+            last_departure_wall_ns: self.last_departure_wall_ns,
+            streams: self.streams,
+            ramp_frames: self.ramp_frames,
+            flows: self.flows.into_iter().map(|(_, frames)| frames).collect(),
+        }
+    }
+
+    /// Totals of all streams.
+    fn totals(&self) -> Totals {
+        let ramp = Totals {
+            ramp_frames: Some(self.ramp_frames),
+            ..Totals::default()
+        };
+        self.streams
+            .iter()
+            .fold(ramp, |sum, totals| sum.plus(totals))
+    }
+
+    /// Offered frames of the streams without a tag.
+    fn untagged(&self, direction: &Direction) -> u64 {
+        let streams = self.streams.iter().zip(&direction.streams);
+        let untagged = streams.filter(|(_, spec)| !spec.stream.is_tagged());
+        untagged
+            .filter_map(|(totals, _)| totals.offered_frames)
+            .sum()
+    }
+}
+
+/// Counts of a stream of one sender.
+fn totals_of_stream(stream: &StreamOutcome) -> Totals {
+    let intended = stream.intended_frames.unwrap_or(stream.offered_frames);
+    Totals {
+        intended_frames: Some(intended),
+        offered_frames: Some(stream.offered_frames),
+        unsent_frames: Some(intended - stream.offered_frames),
+        offered_octets: Some(stream.offered_octets),
+        refused_frames: Some(stream.refused_frames),
+        ..Totals::default()
+    }
+}
+
+/// Counts of the sending side of a direction: those of this host, or those that another host reported. `None` if they
+/// are unknown.
+fn sent(run: &Traffic, index: usize) -> Option<SentSide> {
+    let direction = &run.directions[index];
+    match direction.remote_sender() {
+        Some(sender) => Some(SentSide::of_message(direction, sender, sender.sent()?)),
+        None => {
+            direction.tx?;
+            let outcomes: Vec<_> = senders(run, index).map(|(_, sender)| sender).collect();
+            Some(SentSide::of_outcomes(direction, &outcomes))
+        }
+    }
+}
+
+/// Reports of a direction's streams, with the counts of a sender on this host.
+fn stream_reports(
+    run: &Traffic,
+    direction: &Direction,
+    sent: Option<&SentSide>,
+) -> Vec<StreamReport> {
+    let path = run.path_of(direction);
+    let own = sent.filter(|_| direction.tx.is_some());
+    let streams = direction.streams.iter().enumerate();
+    streams
+        .map(|(number, spec)| StreamReport {
+            name: spec.name.clone(),
+            first_flow: run.flows.shown(spec.first_flow),
+            flows: spec.flows,
+            path: path.clone(),
+            totals: own.map(|sent| sent.streams[number]).unwrap_or_default(),
+            ..StreamReport::default()
+        })
+        .collect()
 }
 
 #[allow(clippy::cast_precision_loss)]
@@ -138,6 +264,7 @@ fn rates(
     ended: &Ended,
     index: usize,
     totals: &Totals,
+    sent: Option<&SentSide>,
     measured: Option<&Measurement>,
 ) -> Rates {
     let direction = &run.directions[index];
@@ -145,35 +272,28 @@ fn rates(
         (Some(n), Some(ns)) if ns > 0 => Some(n as f64 * 1e9 / ns as f64),
         _ => None,
     };
-    let start = senders(run, index).map(|(_, o)| o.start_ns).min();
-    let last = senders(run, index).map(|(_, o)| o.last_departure_ns).max();
-    let job = &run.plan.traffic[direction.job];
+    let job = &run.plan.traffic[direction.planned.job];
     // N frames over N intervals: the last frame of an even schedule leaves one gap before the end of the planned time.
-    let tx_time = match (start, last) {
-        (Some(start), Some(last)) if last > start => {
+    let tx_time = match sent.and_then(|sent| sent.departures) {
+        Some((start, last)) if last > start => {
             let spent = last - start;
             Some(match job.duration {
                 Some(d) if job.count.is_none() && ended.end == End::Completed => {
                     spent.max(d.as_nanos())
                 }
-                _ => with_last_gap(spent, totals.offered_frames.unwrap_or(0), direction),
+                _ => {
+                    let offered = sent.and_then(|sent| sent.totals().offered_frames);
+                    with_last_gap(spent, offered.unwrap_or(0), direction)
+                }
             })
         }
         _ => None,
     };
     let rx_time = measured.and_then(Measurement::receive_time_ns);
-    let received = totals.received_frames;
     let l1 = |octets: Option<u64>, frames: Option<u64>| {
         Some(octets? + frames? * u64::from(WIRE_OVERHEAD))
     };
     let bits = |octets: Option<u64>, ns| per(octets.map(|o| o * 8), ns);
-    let octets_excluded = match (totals.received_octets, received) {
-        (Some(octets), Some(frames)) if frames > 0 => Some(octets - octets / frames),
-        _ => None,
-    };
-    let receiving_pps = per(last_excluded(received), rx_time);
-    let receiving_l2_bps = bits(octets_excluded, rx_time);
-    let (came, octets, over) = carried(totals, octets_excluded, tx_time, rx_time);
     let line = direction.tx.and_then(|p| run.ports[p].line_rate());
     let is_steered = run.steered.as_ref().is_some_and(|s| s.has_changed(index));
     let intended: Option<f64> = match is_steered {
@@ -183,14 +303,11 @@ fn rates(
             .sum(),
     };
     let mean_size = direction.streams.first().map(|s| mean_size(s).as_f64());
-    Rates {
-        intended_pps: intended.filter(|_| !direction.streams.is_empty()),
+    let mut rates = Rates {
+        intended_pps: intended.filter(|_| direction.tx.is_some()),
         offered_pps: per(totals.offered_frames, tx_time),
-        received_pps: per(came, over),
         offered_l1_bps: bits(l1(totals.offered_octets, totals.offered_frames), tx_time),
-        received_l1_bps: bits(l1(octets, came), over),
         offered_l2_bps: bits(totals.offered_octets, tx_time),
-        received_l2_bps: bits(octets, over),
         line_rate_pps: line
             .zip(mean_size)
             .map(|(l, s)| l as f64 / ((s + f64::from(WIRE_OVERHEAD)) * 8.0)),
@@ -202,31 +319,11 @@ fn rates(
         }),
         tx_time_ns: tx_time,
         rx_time_ns: rx_time,
-        while_receiving_pps: receiving_pps,
-        while_receiving_l2_bps: receiving_l2_bps,
-    }
-}
-
-/// Number of intervals from the first frame to the last: one fewer than frames.
-fn last_excluded(frames: Option<u64>) -> Option<u64> {
-    frames.map(|n| n.saturating_sub(1))
-}
-
-/// Returns the frames, octets and time in ns from which the received rates are calculated. A device that went silent in
-/// the middle has not carried its earlier rate for the whole time.
-fn carried(
-    totals: &Totals,
-    octets_excluded: Option<u64>,
-    tx_time_ns: Option<u64>,
-    rx_time_ns: Option<u64>,
-) -> (Option<u64>, Option<u64>, Option<u64>) {
-    let received = totals.received_frames;
-    match tx_time_ns {
-        Some(tx) if rx_time_ns.is_none_or(|rx| rx <= tx) => {
-            (received, totals.received_octets, Some(tx))
-        }
-        _ => (last_excluded(received), octets_excluded, rx_time_ns),
-    }
+        ..Rates::default()
+    };
+    rates.set_received(totals);
+    rates.tx_time_ns.take_if(|_| direction.tx.is_none());
+    rates
 }
 
 /// Returns the time in ns for `frames` frames that were sent within `spent_ns`, including the gap after the last frame.
@@ -249,18 +346,29 @@ fn with_last_gap(spent_ns: u64, frames: u64, direction: &Direction) -> u64 {
 }
 
 fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirection {
-    let (mut totals, mut streams, offered, untagged_offered) = sent(run, index);
+    let sent = sent(run, index);
     let (mut measurement, dropped, ramp) = measured(run, index);
     let (run, direction) = (&*run, &run.directions[index]);
+    let mut streams = stream_reports(run, direction, sent.as_ref());
     // Ramps of all runs use the same flow.
-    let strays = ramp.saturating_sub(totals.ramp_frames.unwrap_or(0));
-    if direction.tx.is_none() {
+    let strays = sent
+        .as_ref()
+        .map_or(0, |sent| ramp.saturating_sub(sent.ramp_frames));
+    let own = sent.as_ref().filter(|_| direction.tx.is_some());
+    let mut totals = own.map(SentSide::totals).unwrap_or_default();
+    if direction.from.is_some() {
         totals.ramp_frames = Some(ramp).filter(|n| *n > 0);
     }
     let mut flows = Vec::new();
     let mut omitted = 0;
+    let (mut latency_ns, mut pdv_ns) = (Summary::default(), Summary::default());
     if let Some(m) = &mut measurement {
-        end_outages(run, index, &offered, m);
+        end_outages(run, index, sent.as_ref(), m);
+        // Latencies are raised only while they are measured. Between two clocks they may then be below 0.
+        let bias_ns = direction.bias_ns();
+        latency_ns = m.latency.summary().lowered_by(bias_ns as i64);
+        pdv_ns = m.pdv();
+        m.lower_latencies(bias_ns);
     }
     let first_rx_ns = measurement.as_ref().and_then(|m| m.first_rx_ns);
     // Frames of a file arrived long before the run.
@@ -271,100 +379,121 @@ fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirectio
     };
     if let Some(m) = &measurement {
         let mut came;
-        (came, omitted) = received(
-            direction,
-            m,
-            &offered,
-            untagged_offered,
-            dropped,
-            &mut streams,
-            &mut flows,
-        );
+        let assumed;
+        let offered = match &sent {
+            Some(sent) => sent,
+            None => {
+                assumed = SentSide::of_arrivals(direction, m);
+                &assumed
+            }
+        };
+        (came, omitted) = received(direction, m, offered, dropped, &mut streams, &mut flows);
+        if sent.is_none() && direction.remote.is_some() {
+            forget_losses(&mut came, &mut streams, &mut flows);
+        }
         for flow in &mut flows {
             flow.outages = m.outages.of(flow.flow).map(shown);
             flow.flow = run.flows.shown(flow.flow);
         }
-        if direction.tx.is_some() {
-            let more = |n: &mut Option<u64>| *n = n.map(|n| n + strays);
-            more(&mut came.foreign_frames);
-            more(&mut came.unplanned_frames);
-            more(&mut came.other_run_frames);
+        if direction.from.is_none() {
+            add_strays(&mut came, strays);
         }
         if (direction.rx).is_some_and(|rx| !run.ports[rx].counts_foreign()) {
             came.foreign_frames = came.foreign_frames.filter(|n| *n > 0);
         }
         totals = totals.plus(&came);
-    } else if direction.tx.is_some() {
-        omitted = offered.len().saturating_sub(LISTED_FLOWS);
-        flows = offered
-            .iter()
-            .take(LISTED_FLOWS)
-            .map(|(flow, frames)| FlowReport {
-                flow: run.flows.shown(*flow),
-                stream: stream_of(direction, *flow),
-                totals: Totals {
-                    offered_frames: Some(*frames),
-                    ..Totals::default()
-                },
-                ..FlowReport::default()
-            })
-            .collect();
+    } else if let Some(sent) = own {
+        omitted = sent.flows.len().saturating_sub(LISTED_FLOWS);
+        flows = offered_flows(run, direction, sent);
     }
-    let name_of = |port: Option<usize>| port.map(|p| run.ports[p].plan.name.clone());
     let summary = |of: fn(&Measurement) -> Summary| {
         let measured = measurement.as_ref();
         measured.map(of).unwrap_or_default()
     };
     let job = JobReport {
-        name: direction.name.clone(),
-        tx: name_of(direction.tx),
-        rx: name_of(direction.rx),
-        rates: rates(run, ended, index, &totals, measurement.as_ref()),
-        latency_ns: summary(|m| m.latency.summary()),
+        name: direction.planned.name.clone(),
+        tx: direction.planned.tx.clone(),
+        rx: direction.planned.rx.clone(),
+        rates: rates(
+            run,
+            ended,
+            index,
+            &totals,
+            sent.as_ref(),
+            measurement.as_ref(),
+        ),
+        latency_ns,
         ipdv_ns: summary(|m| m.ipdv.summary()),
-        pdv_ns: summary(Measurement::pdv),
+        pdv_ns,
         inter_arrival_ns: summary(|m| m.inter_arrival.summary()),
         last_skipped: measurement.as_ref().and_then(|m| m.last_skipped),
         outages: measurement
             .as_ref()
-            .filter(|_| direction.tx.is_none() || !offered.is_empty())
+            .filter(|_| direction.from.is_some() || direction.flows > 0)
             .map(|m| all_outages(&m.outages, shown)),
         totals,
         streams,
-        incomplete: None,
-        clock: None,
+        incomplete: direction
+            .remote_sender()
+            .and_then(RemoteSender::why_missing),
+        clock: direction.remote_sender().and_then(RemoteSender::pair_clock),
     };
     SettledDirection {
         job,
         measurement,
         flows,
         omitted,
-        at_max: direction
-            .streams
-            .iter()
-            .any(|s| s.pps.is_none() && s.replay.is_none()),
+        at_max: direction.tx.is_some()
+            && direction
+                .streams
+                .iter()
+                .any(|s| s.pps.is_none() && s.replay.is_none()),
     }
 }
 
+/// Adds ramp-up frames of other runs.
+fn add_strays(came: &mut Totals, strays: u64) {
+    let more = |n: &mut Option<u64>| *n = n.map(|n| n + strays);
+    more(&mut came.foreign_frames);
+    more(&mut came.unplanned_frames);
+    more(&mut came.other_run_frames);
+}
+
+/// Flows of a direction without a receiver on this host.
+fn offered_flows(run: &Traffic, direction: &Direction, sent: &SentSide) -> Vec<FlowReport> {
+    let listed = sent.flows.iter().take(LISTED_FLOWS);
+    listed
+        .map(|(flow, frames)| FlowReport {
+            flow: run.flows.shown(*flow),
+            stream: stream_of(direction, *flow),
+            totals: Totals {
+                offered_frames: Some(*frames),
+                ..Totals::default()
+            },
+            ..FlowReport::default()
+        })
+        .collect()
+}
+
 /// Completes the outages of a direction with the frames that it sent.
-fn end_outages(run: &Traffic, index: usize, offered: &[(u32, u64)], m: &mut Measurement) {
+fn end_outages(run: &Traffic, index: usize, sent: Option<&SentSide>, m: &mut Measurement) {
     let direction = &run.directions[index];
-    let departed = || {
-        let senders = senders(run, index).map(|(_, sender)| sender);
-        senders.filter(|sender| sender.last_departure_wall_ns > 0)
-    };
-    let start = |sender: &SenderOutcome| {
-        let sending_ns = sender.last_departure_ns.saturating_sub(sender.start_ns);
-        sender.last_departure_wall_ns.saturating_sub(sending_ns)
-    };
-    let last = departed().map(|sender| sender.last_departure_wall_ns);
-    let sent = direction.tx.map(|_| SentFrames {
-        offered,
-        first_departure_ns: departed().map(start).min().unwrap_or(0),
-        last_departure_ns: last.max().unwrap_or(0),
+    let sent = sent.map(|sent| SentFrames {
+        offered: &sent.flows,
+        first_departure_ns: sent.first_departure_wall_ns,
+        last_departure_ns: sent.last_departure_wall_ns,
     });
-    let threshold = run.plan.traffic[direction.job].outage_threshold;
+    let threshold = run.plan.traffic[direction.planned.job].outage_threshold;
     m.end_outages(sent.as_ref(), threshold.as_nanos());
+}
+
+/// Removes everything that follows from the assumption that all frames arrived.
+fn forget_losses(came: &mut Totals, streams: &mut [StreamReport], flows: &mut [FlowReport]) {
+    let streams = streams.iter_mut().map(|stream| &mut stream.totals);
+    let flows = flows.iter_mut().map(|flow| &mut flow.totals);
+    for totals in streams.chain(flows).chain([came]) {
+        (totals.offered_frames, totals.lost_frames) = (None, None);
+    }
 }
 
 /// Outages of a flow, with times since `start_ns`.
@@ -398,7 +527,7 @@ fn sum_of_outages<'a>(settled: impl Iterator<Item = &'a SettledDirection>) -> Op
 }
 
 fn stream_of(direction: &Direction, flow: u32) -> Option<String> {
-    if direction.tx.is_none() && flow == PKTGEN_FLOW {
+    if direction.from.is_some() && flow == PKTGEN_FLOW {
         return Some("pktgen".to_owned());
     }
     direction
@@ -416,7 +545,7 @@ fn received_of_streams(
     streams: &mut [StreamReport],
 ) {
     for (report, spec) in streams.iter_mut().zip(&direction.streams) {
-        if !is_tagged(&spec.stream) {
+        if !spec.stream.is_tagged() {
             continue;
         }
         let place = |flow: u32| accounts.partition_point(|(own, _)| *own < flow);
@@ -455,8 +584,7 @@ fn add_times<'a>(report: &mut StreamReport, flows: impl Iterator<Item = &'a Flow
 fn received(
     direction: &Direction,
     m: &Measurement,
-    offered: &[(u32, u64)],
-    untagged_offered: u64,
+    offered: &SentSide,
     dropped: u64,
     streams: &mut [StreamReport],
     flows: &mut Vec<FlowReport>,
@@ -464,8 +592,8 @@ fn received(
     let counters = m.counters;
     let other_run = counters.unplanned_frames + counters.stale_frames;
     let unplanned = other_run + counters.pktgen_frames;
-    let (known, mut accounts) = m.account(offered);
-    let untagged = Account::settle(untagged_offered, counters.untagged_frames, 0);
+    let (known, mut accounts) = m.account(&offered.flows);
+    let untagged = Account::settle(offered.untagged(direction), counters.untagged_frames, 0);
     let stats = |flow: u32| {
         let place = m.flows.binary_search_by_key(&flow, |f| f.flow);
         place.ok().map(|at| &m.flows[at])
@@ -474,7 +602,7 @@ fn received(
         let highest = seen.highest?;
         Some((highest + 1 - seen.head).saturating_sub(seen.unique()))
     };
-    let sends = direction.tx.is_some();
+    let sends = direction.from.is_none();
     if !sends {
         // The range of expected flows follows from the received frames.
         accounts.retain(|(flow, _)| stats(*flow).is_some_and(|seen| seen.received > 0));
@@ -550,7 +678,7 @@ fn received(
         return (totals, omitted);
     }
     // Without tags a duplicate looks like an original, and there is no order.
-    let has_tags = !offered.is_empty();
+    let has_tags = direction.flows > 0;
     let totals = Totals {
         received_frames: Some(known.received + untagged.received),
         lost_frames: Some(known.lost + untagged.lost),
@@ -578,15 +706,7 @@ fn workers(run: &Traffic) -> Vec<WorkerReport> {
         let mut busy = 0.0;
         if let Some(sender) = &outcome.sender {
             for stream in &sender.streams {
-                let intended = stream.intended_frames.unwrap_or(stream.offered_frames);
-                totals = totals.plus(&Totals {
-                    intended_frames: Some(intended),
-                    offered_frames: Some(stream.offered_frames),
-                    unsent_frames: Some(intended - stream.offered_frames),
-                    offered_octets: Some(stream.offered_octets),
-                    refused_frames: Some(stream.refused_frames),
-                    ..Totals::default()
-                });
+                totals = totals.plus(&totals_of_stream(stream));
             }
             busy = share(sender.busy_turns, sender.turns);
         }
@@ -605,7 +725,9 @@ fn workers(run: &Traffic) -> Vec<WorkerReport> {
                 rx_dropped_frames: Some(outcome.rx.dropped_frames),
                 ..Totals::default()
             });
+            let bias_ns = slot.receives.map_or(0, |way| run.directions[way].bias_ns());
             latency = receiver.measurement.latency.summary();
+            latency = latency.lowered_by(bias_ns as i64);
             if outcome.sender.is_none() {
                 busy = share(receiver.busy_turns, receiver.turns);
             }
@@ -995,7 +1117,7 @@ fn limited_by(
 fn untagged_excess((settled, direction): (&SettledDirection, &Direction)) -> Option<String> {
     let received = settled.measurement.as_ref()?.counters.untagged_frames;
     let streams = settled.job.streams.iter().zip(&direction.streams);
-    let untagged = streams.filter(|(_, spec)| !is_tagged(&spec.stream));
+    let untagged = streams.filter(|(_, spec)| !spec.stream.is_tagged());
     let sent: u64 = untagged
         .filter_map(|(report, _)| report.totals.offered_frames)
         .sum();
@@ -1011,7 +1133,6 @@ fn untagged_excess((settled, direction): (&SettledDirection, &Direction)) -> Opt
 
 /// Fills the report so far.
 pub(super) fn fill(run: &Traffic, part: &mut Part<'_>) {
-    let name_of = |port: Option<usize>| port.map(|p| run.ports[p].plan.name.clone());
     let seen: Vec<(&WorkerSlot, CounterValues)> = run
         .slots
         .iter()
@@ -1024,9 +1145,9 @@ pub(super) fn fill(run: &Traffic, part: &mut Part<'_>) {
             *outages.get_or_insert(0) += ended_outages;
         }
         JobReport {
-            name: direction.name.clone(),
-            tx: name_of(direction.tx),
-            rx: name_of(direction.rx),
+            name: direction.planned.name.clone(),
+            tx: direction.planned.tx.clone(),
+            rx: direction.planned.rx.clone(),
             totals,
             streams: streams_so_far(run, index),
             ..JobReport::default()
@@ -1076,7 +1197,7 @@ fn streams_so_far(run: &Traffic, index: usize) -> Vec<StreamReport> {
         let place = |flow: u32| seen.partition_point(|own| own.flow < flow);
         let own = &seen[place(spec.first_flow)..place(spec.first_flow + spec.flows)];
         // Only the first flows are published during a run.
-        if own.len() < spec.flows as usize || !is_tagged(&spec.stream) {
+        if own.len() < spec.flows as usize || !spec.stream.is_tagged() {
             continue;
         }
         let sum = |of: fn(&FlowStats) -> u64| Some(own.iter().map(of).sum());
@@ -1095,9 +1216,11 @@ fn streams_so_far(run: &Traffic, index: usize) -> Vec<StreamReport> {
             missing += before.saturating_sub(distinct.sum());
         }
         report.totals.lost_frames = Some(missing);
-        report.totals.offered_frames = report.totals.offered_frames.max(Some(sent));
-        let octets = report.totals.offered_octets;
-        report.totals.offered_octets = octets.max(report.totals.received_octets);
+        if direction.tx.is_some() {
+            report.totals.offered_frames = report.totals.offered_frames.max(Some(sent));
+            let octets = report.totals.offered_octets;
+            report.totals.offered_octets = octets.max(report.totals.received_octets);
+        }
         add_times(report, own.iter());
     }
     streams
@@ -1121,7 +1244,7 @@ fn seen_so_far(
     }
     let of = |end: Option<usize>, n: u64| end.map(|_| n);
     let (tx, rx) = (direction.tx, direction.rx);
-    if direction.streams.iter().all(|spec| is_tagged(&spec.stream)) {
+    if direction.streams.iter().all(|spec| spec.stream.is_tagged()) {
         // A frame that arrived was sent, even if its sender, which counts in batches, has not counted it yet.
         let arrived = (received.received_frames).saturating_sub(received.duplicate_frames);
         if arrived > sent.offered_frames {
@@ -1174,9 +1297,11 @@ pub(super) fn settle(run: &mut Traffic, part: &mut Part<'_>, ended: &Ended) -> O
     warnings.extend(steered.into_iter().flatten());
     path_warnings(run, ended, &all, &totals, &mut warnings);
     let mut times = times_of(&all);
-    if settled.len() > 1 {
+    match settled.as_slice() {
+        // The latencies of two clocks may be negative, but histograms have no negative values.
+        [only] => (times.latency, times.pdv) = (only.job.latency_ns, only.job.pdv_ns),
         // Each direction has its own smallest delay.
-        times.pdv = Summary::default();
+        _ => times.pdv = Summary::default(),
     }
     let mut distributions = distributions_of("", &all);
     distributions.append(&mut of_jobs);
@@ -1201,7 +1326,9 @@ pub(super) fn settle(run: &mut Traffic, part: &mut Part<'_>, ended: &Ended) -> O
     let (mut flows, omitted) = listed_flows(&settled);
     let departures = departures(run);
     let rates = rates_of(&settled);
-    let defect = (!totals.adds_up())
+    // Ends of several directions on other hosts leave sums that need not add up.
+    let add_up = settled.iter().all(|s| s.job.totals.adds_up());
+    let defect = (!add_up)
         .then(|| "the totals do not add up; this is a bug in wirebench".to_owned())
         .or_else(|| vanished(run, ended));
     let at_max = settled.iter().any(|s| s.at_max);
@@ -1373,7 +1500,7 @@ fn departures(run: &Traffic) -> Option<wb_measure::Histogram> {
 fn unplanned(run: &Traffic, settled: &SettledDirection, direction: &Direction) -> Vec<String> {
     let counters = settled.measurement.as_ref().map(|m| m.counters);
     let counters = counters.unwrap_or_default();
-    let sends = direction.tx.is_some();
+    let sends = direction.from.is_none();
     let said = |n: u64, what: String| {
         (n > 0).then(|| {
             format!(
@@ -1382,7 +1509,7 @@ fn unplanned(run: &Traffic, settled: &SettledDirection, direction: &Direction) -
             )
         })
     };
-    let of_flows = match (sends, run.plan.traffic[direction.job].flows) {
+    let of_flows = match (sends, run.plan.traffic[direction.planned.job].flows) {
         (true, _) => {
             "another run (a second tester, or delayed frames of an earlier run)".to_owned()
         }
@@ -1408,7 +1535,7 @@ fn unplanned(run: &Traffic, settled: &SettledDirection, direction: &Direction) -
 fn figures(run: &Traffic, settled: &[SettledDirection], job: Option<&str>) -> Frames {
     let names = run.plan.job_names(JobKind::Traffic);
     let mine = settled.iter().zip(&run.directions);
-    let mine = mine.filter(|(_, d)| job.is_none_or(|name| names[d.job] == name));
+    let mine = mine.filter(|(_, d)| job.is_none_or(|name| names[d.planned.job] == name));
     let mine = mine.map(|(settled, _)| settled);
     let mut latency = wb_measure::Histogram::default();
     for measurement in mine.clone().filter_map(|s| s.measurement.as_ref()) {
@@ -1425,12 +1552,20 @@ fn figures(run: &Traffic, settled: &[SettledDirection], job: Option<&str>) -> Fr
     }
 }
 
+/// Largest error of the clocks of senders on other hosts, in ns; `None` if one is unknown or there are none.
+fn clock_error_ns<'a>(mut senders: impl Iterator<Item = &'a RemoteSender>) -> Option<u64> {
+    let error = |sender: &RemoteSender| Some(sender.pair_clock()?.error_ns);
+    let first = error(senders.next()?)?;
+    senders.try_fold(first, |largest, sender| Some(largest.max(error(sender)?)))
+}
+
 fn stamping(run: &Traffic, ended: &Ended) -> Stamping {
     let ports = run.ports.iter().enumerate().filter(|(_, p)| p.used.rx);
     let rx: Vec<String> = ports
         .map(|(i, p)| format!("{}: {}", p.plan.name, stamp_source(run, i)))
         .collect();
-    let sends = run.ports.iter().any(|p| p.used.tx);
+    let remote = || run.directions.iter().filter_map(Direction::remote_sender);
+    let sends = run.ports.iter().any(|p| p.used.tx) && remote().next().is_none();
     // Timestamps are written by a kernel program or by this program.
     let written = |live: bool| {
         let how = match live {
@@ -1446,7 +1581,10 @@ fn stamping(run: &Traffic, ended: &Ended) -> Stamping {
     Stamping {
         same_clock: sends,
         wall: true,
-        error_ns: sends.then_some(conversion),
+        error_ns: match sends {
+            true => Some(conversion),
+            false => clock_error_ns(remote()).map(|error| error.saturating_add(conversion)),
+        },
         tx: tx.join("; "),
         rx: rx.join(", "),
     }
@@ -1475,27 +1613,6 @@ mod tests {
         {
             assert_eq!(of(received, foreign, unplanned), None);
         }
-    }
-
-    #[test]
-    fn a_device_that_went_silent_has_not_carried_its_rate_until_then() {
-        const S: u64 = 1_000_000_000;
-        let totals = Totals {
-            received_frames: Some(1000),
-            received_octets: Some(64_000),
-            ..Totals::default()
-        };
-        let over = |tx, rx| carried(&totals, Some(63_936), tx, rx);
-        // Silent for three of four seconds.
-        let all_over = |ns| (Some(1000), Some(64_000), Some(ns));
-        assert_eq!(over(Some(4 * S), Some(S)), all_over(4 * S));
-        // One frame arrived.
-        assert_eq!(over(Some(4 * S), None), all_over(4 * S));
-        // A queue on the way empties after the last frame was sent.
-        let while_receiving = (Some(999), Some(63_936), Some(S));
-        assert_eq!(over(Some(S / 2), Some(S)), while_receiving);
-        // This run did not send.
-        assert_eq!(over(None, Some(S)), while_receiving);
     }
 
     #[test]

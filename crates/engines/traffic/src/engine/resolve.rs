@@ -8,9 +8,9 @@ use std::{
 };
 
 use crate::{FollowedRun, OPEN_FLOWS, StreamSpec, range_around};
-use wb_model::{Plan, Proto, Stream, TagKind, stream::PAST_LAST_FLOW, units::Mac};
+use wb_model::{DirectionFlows, Plan, Proto, Stream, TagKind, stream::PAST_LAST_FLOW, units::Mac};
 
-use super::{Direction, RunFlows, Streams, checks, is_tagged};
+use super::{Direction, RunFlows, Streams, checks, remote::RemoteEnd};
 use wb_engine::{
     neighbour_responder::{Path, Question, multicast_mac, resolve, warm_up},
     neighbours::{control_socket, next_hops, one_of},
@@ -150,84 +150,64 @@ pub(super) fn resolve_all(
     streams: &Streams,
     opening: &mut Opening<'_>,
 ) -> Result<(Vec<Direction>, RunFlows), StartError> {
-    let ports = &streams.ports;
     let told = plan.first_flow;
-    let index = |name: &Option<String>| {
-        name.as_ref()
-            .and_then(|n| ports.iter().position(|p| p.plan.name == *n))
-    };
-    let jobs = plan.traffic.len();
-    let (mut directions, mut next_flow) = (Vec::new(), 0);
-    for (number, job) in plan.traffic.iter_mut().enumerate() {
-        let (tx, rx) = (index(&job.tx), index(&job.rx));
-        let base = match (job.name.as_str(), jobs) {
-            ("", 1) => "traffic".to_owned(),
-            ("", _) => format!("job {}", number + 1),
-            (name, _) => name.to_owned(),
+    let sends = plan.traffic.iter().any(|job| job.tx.is_some());
+    let count = plan.numbered_flows();
+    let first = told.or_else(|| sends.then(|| random_first(count)));
+    if let Some(first) = first.filter(|first| sends && count > PAST_LAST_FLOW - first) {
+        return Err(StartError::stream(
+            "first_flow",
+            format!("{count} flows from number {first} exceed the largest flow number"),
+        ));
+    }
+    let is_numbered = plan
+        .traffic
+        .iter()
+        .any(|job| job.tx.is_some() && job.first_flow.is_some());
+    let backs: Vec<Vec<Stream>> = plan
+        .traffic
+        .iter()
+        .map(|job| job.streams.iter().map(Stream::reversed).collect())
+        .collect();
+    let mut directions: Vec<Direction> = Vec::new();
+    let mut followed = None;
+    for planned in plan.directions(first.unwrap_or(0)) {
+        let number = planned.job;
+        let is_back = directions
+            .last()
+            .is_some_and(|last| last.planned.job == number);
+        let mut own = match is_back {
+            true => backs[number].clone(),
+            false => plan.traffic[number].streams.clone(),
         };
-        let back: Vec<Stream> = if job.bidir {
-            job.streams.iter().map(Stream::reversed).collect()
-        } else {
-            Vec::new()
-        };
-        let bidir = job.bidir;
-        let forward =
-            resolve_direction(tx, rx, &mut job.streams, streams, opening, &mut next_flow)?;
-        let name = |suffix: &str| {
-            if bidir {
-                format!("{base} {suffix}")
-            } else {
-                base.clone()
-            }
-        };
-        let mut direction = Direction {
-            job: number,
-            name: name("forward"),
-            tx,
-            rx,
-            ..forward
-        };
-        if tx.is_none() {
+        let remote = RemoteEnd::find(plan, &planned, opening.environment);
+        let mut direction = resolve_direction(planned, remote, &mut own, streams, opening)?;
+        let job = &mut plan.traffic[number];
+        if !is_back {
+            job.streams = own;
+        }
+        if direction.planned.tx.is_none() {
             // If this run only receives, another tester numbers the flows.
             let flows = job.flows.unwrap_or(OPEN_FLOWS);
+            let told = job.first_flow.or(told.filter(|_| !is_numbered));
             let known = told.map(|first| (first, flows.min(PAST_LAST_FLOW - first)));
             (direction.first_flow, direction.flows) = known.unwrap_or(range_around(0, flows));
             direction.from = Some(Arc::new(FollowedRun::new(told, flows)));
+            followed = followed.or(told);
         }
         directions.push(direction);
-        if bidir {
-            let mut back = back;
-            let direction = resolve_direction(rx, tx, &mut back, streams, opening, &mut next_flow)?;
-            directions.push(Direction {
-                job: number,
-                name: name("back"),
-                tx: rx,
-                rx: tx,
-                ..direction
-            });
-        }
     }
-    let sends = directions.iter().any(|d| d.tx.is_some());
-    let flows = RunFlows {
-        first: told.or_else(|| sends.then(|| random_first(next_flow))),
-        count: match sends {
-            true => next_flow,
-            false => directions.iter().map(|d| d.flows).max().unwrap_or(0),
+    let end = |d: &Direction| d.streams.iter().map(|s| s.first_flow + s.flows).max();
+    let flows = match sends {
+        true => RunFlows {
+            first,
+            count: directions.iter().filter_map(end).max().unwrap_or(0) - first.unwrap_or(0),
+        },
+        false => RunFlows {
+            first: followed,
+            count: directions.iter().map(|d| d.flows).max().unwrap_or(0),
         },
     };
-    if let Some(first) = flows.first.filter(|_| sends) {
-        if next_flow > PAST_LAST_FLOW - first {
-            return Err(StartError::stream(
-                "first_flow",
-                format!("{next_flow} flows from number {first} exceed the largest flow number"),
-            ));
-        }
-        for direction in directions.iter_mut().filter(|d| d.tx.is_some()) {
-            direction.first_flow += first;
-            let streams = direction.streams.iter_mut();
-            streams.for_each(|stream| stream.first_flow += first);
-        }
-    }
     Ok((directions, flows))
 }
 
@@ -240,88 +220,86 @@ fn random_first(flows: u32) -> u32 {
 }
 
 fn resolve_direction(
-    tx: Option<usize>,
-    rx: Option<usize>,
+    planned: DirectionFlows,
+    remote: Option<RemoteEnd>,
     streams: &mut [Stream],
     open: &Streams,
     opening: &mut Opening<'_>,
-    next_flow: &mut u32,
 ) -> Result<Direction, StartError> {
-    let first_flow = *next_flow;
-    let mut specs = Vec::new();
-    let hops = match tx {
-        Some(tx) => {
-            let receiver = rx.map(|rx| &open.ports[rx]);
-            next_hops_of(&open.ports[tx], streams, receiver, opening)?
-        }
-        None => Vec::new(),
+    let index = |name: &Option<String>| {
+        let name = name.as_ref()?;
+        open.ports.iter().position(|p| p.plan.name == *name)
     };
-    for (i, (stream, dst_mac)) in streams.iter_mut().zip(hops).enumerate() {
-        let Some(tx) = tx else { break };
-        let port = &open.ports[tx];
-        let src_mac = match stream.src_mac {
-            Some(mac) => mac.0,
-            None if port.facts.mac == [0; 6] => NO_WIRE_SRC_MAC,
-            None => port.facts.mac,
-        };
-        let workers = u32::try_from(port.workers()).unwrap_or(1);
-        let flows = if stream.tag == TagKind::Wirebench && stream.replay.is_none() {
-            stream.flow_count().max(workers)
-        } else {
-            1
-        };
-        if stream.tag == TagKind::Pktgen && workers > 1 {
+    let (tx, rx) = (index(&planned.tx), index(&planned.rx));
+    let port = tx.map(|tx| &open.ports[tx]);
+    if let Some(port) = port {
+        let receiver = rx.map(|rx| &open.ports[rx]);
+        set_addresses(port, streams, receiver, opening)?;
+    }
+    let specs = streams.iter().zip(&planned.streams).enumerate();
+    let specs: Vec<StreamSpec> = specs
+        .map(|(number, (stream, (first_flow, flows)))| StreamSpec {
+            stream: stream.clone(),
+            name: match stream.name.as_str() {
+                "" => format!("stream {}", number + 1),
+                name => name.to_owned(),
+            },
+            first_flow: *first_flow,
+            flows: *flows,
+            src_mac: stream.src_mac.map_or([0; 6], |mac| mac.0),
+            dst_mac: stream.dst_mac.map_or([0; 6], |mac| mac.0),
+            pps: checks::frames_per_second(
+                stream,
+                port.and_then(OpenPort::line_rate),
+                &open.recordings,
+            ),
+            replay: stream
+                .replay
+                .as_ref()
+                .and_then(|r| open.recordings.get(r))
+                .map(Arc::clone),
+        })
+        .collect();
+    if let (Some(port), Some(_)) = (port, &planned.rx) {
+        warm_up_paths(port, &specs, opening)?;
+    }
+    Ok(Direction {
+        tx,
+        rx,
+        streams: specs,
+        first_flow: planned.first_flow,
+        flows: planned.flows,
+        from: None,
+        remote,
+        planned,
+    })
+}
+
+/// Sets the hardware addresses of the streams that a port sends, except of replays.
+fn set_addresses(
+    port: &OpenPort,
+    streams: &mut [Stream],
+    receiver: Option<&OpenPort>,
+    opening: &mut Opening<'_>,
+) -> Result<(), StartError> {
+    let hops = next_hops_of(port, streams, receiver, opening)?;
+    for (stream, dst_mac) in streams.iter_mut().zip(hops) {
+        if stream.tag == TagKind::Pktgen && port.workers() > 1 {
             return Err(StartError::stream(
                 port.plan.locator.to_string(),
                 "the pktgen tag has a single sequence and needs one worker (--workers 1)",
             ));
         }
         if stream.replay.is_none() {
+            let own = match port.facts.mac {
+                [0, 0, 0, 0, 0, 0] => NO_WIRE_SRC_MAC,
+                mac => mac,
+            };
+            stream.src_mac.get_or_insert(Mac(own));
             stream.dst_mac = Some(Mac(dst_mac));
-            stream.src_mac = Some(Mac(src_mac));
         }
-        specs.push(StreamSpec {
-            stream: stream.clone(),
-            name: if stream.name.is_empty() {
-                format!("stream {}", i + 1)
-            } else {
-                stream.name.clone()
-            },
-            first_flow: 0,
-            flows,
-            src_mac,
-            dst_mac,
-            pps: checks::frames_per_second(stream, port.line_rate(), &open.recordings),
-            replay: stream
-                .replay
-                .as_ref()
-                .and_then(|r| open.recordings.get(r))
-                .map(Arc::clone),
-        });
     }
-    if let (Some(tx), Some(_)) = (tx, rx) {
-        warm_up_paths(&open.ports[tx], &specs, opening)?;
-    }
-    // Streams without a tag come last, so that the flows to follow are one range.
-    let mut number = |tagged: bool| {
-        for spec in specs.iter_mut().filter(|s| is_tagged(&s.stream) == tagged) {
-            spec.first_flow = *next_flow;
-            *next_flow = next_flow.saturating_add(spec.flows);
-        }
-        *next_flow
-    };
-    let followed = number(true) - first_flow;
-    number(false);
-    Ok(Direction {
-        job: 0,
-        name: String::new(),
-        tx,
-        rx,
-        streams: specs,
-        first_flow,
-        flows: followed,
-        from: None,
-    })
+    Ok(())
 }
 
 /// Pings through the device, so that the device knows its neighbours before the first test frame.

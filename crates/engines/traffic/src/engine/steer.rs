@@ -116,7 +116,7 @@ impl StreamSteering {
             };
             let listed = all.get(..all.len() - left)?.join(", ");
             let of = match several {
-                true => format!("{}, ", directions[stream.direction].name),
+                true => format!("{}, ", directions[stream.direction].planned.name),
                 false => String::new(),
             };
             (!all.is_empty()).then(|| {

@@ -3,6 +3,8 @@
 
 mod count;
 mod given;
+#[cfg(any(feature = "web", feature = "fleet"))]
+mod grants;
 mod output;
 mod ports;
 mod printing;
@@ -12,6 +14,8 @@ mod stream;
 
 pub(crate) use count::count_in;
 pub(crate) use given::{Given, ids};
+#[cfg(any(feature = "web", feature = "fleet"))]
+pub(crate) use grants::grants;
 pub(crate) use output::{OutputArgs, UnsentArgs};
 pub(crate) use ports::{Outage, ReceiveArgs, TrafficArgs, TransmitArgs, any_port, cpu_list, take};
 pub(crate) use printing::PrintArgs;

@@ -28,7 +28,7 @@ use wb_model::{
 };
 use wb_options::{Opt, Typed, options};
 use wb_session::input::read_text;
-use wb_session::{FrameSink, Prepared, Signals, View};
+use wb_session::{FrameSink, Signals, View};
 use wb_tcpdump::{closing, print::LinkType};
 
 use self::lines::{Beside, Lines, Printing};
@@ -36,7 +36,7 @@ use crate::{
     args::{Given, OutputArgs, PrintArgs, Refused, Row, Table, count_in},
     deliver::{Fault, deliver, deliver_document, not_written, print},
     metrics::MetricsArgs,
-    run::{Runner, Show, is_to_run, say_fault, say_ports},
+    run::{Runner, Show, is_to_run, say_fault, say_ports, say_warnings},
     say::{say, say_as_is, say_in_passing},
     stdout::stdout,
 };
@@ -377,12 +377,10 @@ fn capture(
     let mut runner = Runner::new(plan, output, signals.clone());
     runner.extras.capture.sink = sink;
     let ready = runner.prepare()?;
-    say_ports(ready.prepared(), output);
-    for warning in ready.prepared().warnings() {
-        say(format_args!("wirebench: {warning}"));
-    }
+    say_ports(&ready, output);
+    say_warnings(&ready);
     let mut teller = Teller {
-        names: interfaces(ready.prepared()),
+        names: interfaces(ready.plan()),
         snap_len,
         output,
         stats_file,
@@ -440,8 +438,7 @@ fn exit_code(finished: &wb_session::Finished) -> u8 {
 }
 
 /// Returns the names of the interfaces, in order.
-fn interfaces(prepared: &Prepared) -> String {
-    let plan = prepared.plan();
+fn interfaces(plan: &Plan) -> String {
     let place = |name: &String| {
         let port = plan.ports.iter().find(|p| p.name == *name);
         port.map_or_else(String::new, |p| p.locator.place())

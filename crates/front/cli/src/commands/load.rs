@@ -222,7 +222,7 @@ pub(crate) fn run_load(
     (runner.base, runner.control) = (base, control);
     runner.screen &= !shown.as_dperf;
     let ready = runner.prepare()?;
-    say_ports(ready.prepared(), output);
+    say_ports(&ready, output);
     let finished = ready.run(&mut |view: &View<'_>, on_screen: bool| {
         let block = printer.as_mut().and_then(|printer| printer.second(view));
         if output.live_json {

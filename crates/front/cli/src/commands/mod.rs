@@ -1,9 +1,13 @@
 //! The commands, a file and a line of the table each.
 
+#[cfg(feature = "fleet")]
+pub(crate) mod agent;
 pub(crate) mod bench;
 pub(crate) mod capture;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+#[cfg(feature = "fleet")]
+pub(crate) mod fleet;
 pub(crate) mod http;
 pub(crate) mod lab;
 pub(crate) mod linerate;
@@ -127,6 +131,10 @@ pub(crate) static GROUPS: &[(&str, &[Entry])] = &[
             options!("serve", serve::ServeArgs, |a, _| serve::run(a)),
             #[cfg(feature = "web")]
             subcommands!("token", token::TokenCommand, token::run),
+            #[cfg(feature = "fleet")]
+            options!("agent", agent::AgentArgs, |a, _| agent::run(a)),
+            #[cfg(feature = "fleet")]
+            subcommands!("fleet", fleet::FleetCommand, fleet::run),
             options!("ls", ls::LsArgs, |a, _| ls::run(a)),
             options!("stop", stop::StopArgs, |a, _| stop::run(a)),
             options!("completions", meta::CompletionsArgs, |a, _| {

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result};
 use clap::Args;
 use wb_model::{Plan, socket::SocketServerJob};
-use wb_session::{Signals, StartError, View};
+use wb_session::{Prepared, Signals, StartError, View};
 
 use super::netperf::write_all;
 use crate::{
@@ -129,7 +129,8 @@ pub(crate) fn run(args: &NetserverArgs) -> Result<u8> {
         write_all(&wb_netperf::start_line(&command))?;
     }
     if args.output.verbose {
-        for address in server.prepared().addresses() {
+        let addresses = server.prepared().map(Prepared::addresses);
+        for address in addresses.unwrap_or_default() {
             say(format_args!("listening at {address}"));
         }
     }

@@ -25,13 +25,13 @@ use wb_pktgen::{
 };
 use wb_pktgen_folder::{Host, Options, PlanOptions, Program, Service};
 use wb_render::report::Run;
-use wb_session::{Machine, Signals, View};
+use wb_session::{Machine, Prepared, Signals, View};
 
 use crate::{
     args::{OutputArgs, count_in},
     deliver::{Fault, check_writable, deliver, print, show},
     metrics::{self, MetricsArgs},
-    run::{Runner, listed, run_plan},
+    run::{Runner, listed, run_plan, say_warnings},
     say::say,
 };
 
@@ -527,10 +527,9 @@ fn watch(args: &WatchArgs) -> Result<u8> {
     let mut runner = Runner::new(plan, output, Signals::install()?);
     runner.screen = false;
     let ready = runner.prepare()?;
-    for warning in ready.prepared().warnings() {
-        say(format_args!("wirebench: {warning}"));
-    }
-    let queues = ready.prepared().watches().to_vec();
+    say_warnings(&ready);
+    let queues = ready.prepared().map(Prepared::watches);
+    let queues = queues.unwrap_or_default().to_vec();
     let finished = ready.run(&mut |view: &View<'_>, _: bool| {
         if !output.quiet {
             show(&view.snapshot);

@@ -2,13 +2,17 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::Args;
-use wb_runs::{Grants, Settings};
+use wb_runs::Settings;
 use wb_session::Signals;
 use wb_web::{CertificateFiles, ClientNetwork, Encryption, Listen, Server, TokenFile};
 
-use crate::{args::count_in, run::lab_hints, say::say};
+use crate::{
+    args::{count_in, grants},
+    run::lab_hints,
+    say::say,
+};
 
 /// Start, watch and stop runs over an HTTP API, and keep their reports.
 #[derive(Args, Debug)]
@@ -115,54 +119,4 @@ pub(crate) fn run(args: &ServeArgs) -> Result<u8> {
         say("wirebench: not all runs ended in time; the next start stores what is known of them");
     }
     Ok(if all_ended { 0 } else { 4 })
-}
-
-/// Reads the powers of `--allow`.
-fn grants(words: &[String]) -> Result<Grants> {
-    let mut grants = Grants::default();
-    for word in words {
-        match word.split_once('=') {
-            None if word == "commands" => grants.commands = true,
-            None if word == "leave" => grants.leave = true,
-            Some(("files", folder)) => {
-                let folder = PathBuf::from(folder);
-                let known = folder.canonicalize();
-                let known = known.with_context(|| format!("--allow {word}"))?;
-                if !known.is_dir() {
-                    bail!("--allow {word}: not a folder");
-                }
-                if grants.files.replace(known).is_some() {
-                    bail!("--allow {word}: only one folder can be given");
-                }
-            }
-            _ => bail!("--allow {word}: use commands, leave or files=DIR"),
-        }
-    }
-    Ok(grants)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn powers_are_granted_by_name() {
-        let words = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
-        let all = grants(&words("commands,leave,files=/tmp")).unwrap();
-        assert!(all.commands && all.leave);
-        assert_eq!(
-            all.files,
-            Some(PathBuf::from("/tmp").canonicalize().unwrap())
-        );
-        for wrong in [
-            "scripts",
-            "files=/tmp,files=/etc",
-            "files",
-            "command",
-            "files=/no/such/folder",
-            "files=/dev/null",
-        ] {
-            assert!(grants(&words(wrong)).is_err(), "{wrong}");
-        }
-    }
 }

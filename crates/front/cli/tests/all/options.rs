@@ -8,12 +8,13 @@ use crate::samples::sample;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
 
 /// Options of output alone: the plan is the same with and without them.
-const OUTPUT: [&str; 12] = [
+const OUTPUT: [&str; 13] = [
     "--csv",
     "--help",
     "--json",
     "--junit",
     "--live-json",
+    "--fleet",
     "--metrics",
     "--metrics-linger",
     "--plain",
@@ -60,6 +61,7 @@ const VALUES: &[(&str, &str)] = &[
     ("--bps", "1m"),
     ("--criteria", "loss<=0.5%"),
     ("--dst-mac", "02:00:00:00:00:02"),
+    ("--fleet", "nats://127.0.0.1:4222"),
     ("--format", "pcap"),
     ("--count", "1000"),
     ("--drain", "300ms"),

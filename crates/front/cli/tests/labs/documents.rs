@@ -22,6 +22,13 @@ use wb_testing::installed;
 /// Blocks that do not run: page, beginning, reason.
 const NOT_RUN: &[(&str, &str, &str)] = &[
     (
+        "fleet.md",
+        "wirebench fleet init",
+        "needs the host of a broker; the scenarios of fleets do this in a lab",
+    ),
+    ("fleet.md", "wirebench agent", "runs until a signal"),
+    ("fleet.md", "wirebench fleet ls", "needs agents"),
+    (
         "README.md",
         "make build",
         "builds a release and installs it",

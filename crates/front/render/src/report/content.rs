@@ -229,7 +229,7 @@ fn warnings(report: &Report) -> Section {
 fn distributions(report: &Report) -> Section {
     let mut section = Section::new("Distributions of times");
     times::plots(&mut section, report);
-    if !report.clock.same_clock && report.latency_ns.samples > 0 {
+    if text::is_clock_unknown(report) {
         section
             .blocks
             .push(Block::Warning(text::UNKNOWN_CLOCK.to_owned()));

@@ -7,7 +7,7 @@ mod ports;
 pub mod socket;
 pub(crate) mod times;
 
-pub(crate) use times::UNKNOWN_CLOCK;
+pub(crate) use times::{UNKNOWN_CLOCK, is_clock_unknown};
 pub(crate) use wb_model::criteria::measured_text as measured;
 use wb_model::{Lateness, Report, Verdict, frames, report::CriterionReport};
 

@@ -118,11 +118,17 @@ fn figures(s: &Summary) -> Vec<(&'static str, Option<f64>)> {
 /// Doubt about latencies of frames of a sender in another run.
 pub(crate) const UNKNOWN_CLOCK: &str = "unknown sender clock: if the sender is another host, its clock offset is part of every latency";
 
+/// Returns true if the report has latencies of a sender with an unknown clock.
+pub(crate) fn is_clock_unknown(report: &Report) -> bool {
+    let clock = &report.clock;
+    !clock.same_clock && clock.error_ns.is_none() && report.latency_ns.samples > 0
+}
+
 /// Source of the timestamps, and doubts about them.
 pub(super) fn clock(page: &mut Page, report: &Report, verbose: bool) {
     let clock = &report.clock;
     let mut doubts = Vec::new();
-    if !clock.same_clock && report.latency_ns.samples > 0 {
+    if is_clock_unknown(report) {
         doubts.push(UNKNOWN_CLOCK.to_owned());
     }
     if clock.step_ns != 0 {

@@ -2,5 +2,6 @@
 
 mod ends;
 mod frames;
+mod halves;
 mod several;
 mod threads;

@@ -113,7 +113,7 @@ fn without(port: &str, role: &str) -> String {
         .replace(&format!("{role} = \"{port}\"\n"), "")
 }
 
-fn wall_ns() -> u64 {
+pub(crate) fn wall_ns() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     u64::try_from(now.as_nanos()).unwrap()
 }

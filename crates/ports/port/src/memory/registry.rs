@@ -14,7 +14,8 @@ pub struct Registry {
 #[derive(Debug)]
 struct Made {
     queues: u32,
-    second: Option<MemoryPort>,
+    /// Ends that were not opened, the next one last.
+    ends: Vec<MemoryPort>,
 }
 
 impl Registry {
@@ -31,38 +32,48 @@ impl Registry {
     /// # Errors
     /// Both ends are taken, the ends differ in the number of queues, or an option is out of range.
     pub fn open(&mut self, options: &LinkOptions) -> Result<MemoryPort, PortError> {
-        let Some(made) = self.links.get_mut(&options.name) else {
-            let (first, second) = link(options)?;
-            let made = Made {
-                queues: options.queues,
-                second: Some(second),
-            };
-            self.links.insert(options.name.clone(), made);
-            return Ok(first);
-        };
+        if !self.links.contains_key(&options.name) {
+            self.add(options)?;
+        }
+        let made = self.links.get_mut(&options.name).expect("added above");
         let wrong = |what| {
             Err(PortError::Input {
                 port: options.locator(),
                 what,
             })
         };
-        if made.second.is_some() && made.queues != options.queues {
+        if !made.ends.is_empty() && made.queues != options.queues {
             return wrong(format!(
                 "queues requested: {}, at the other end: {}",
                 options.queues, made.queues
             ));
         }
-        match made.second.take() {
-            Some(second) => Ok(second),
+        match made.ends.pop() {
+            Some(end) => Ok(end),
             None => wrong("both ends of this link are in use; use another name".to_owned()),
         }
+    }
+
+    /// Makes a link before its first end is opened, for links with other options than those of a run, such as an
+    /// impairment.
+    ///
+    /// # Errors
+    /// If an option is out of range.
+    pub fn add(&mut self, options: &LinkOptions) -> Result<(), PortError> {
+        let (first, second) = link(options)?;
+        let made = Made {
+            queues: options.queues,
+            ends: vec![second, first],
+        };
+        self.links.insert(options.name.clone(), made);
+        Ok(())
     }
 
     /// Drops the second ends that were never opened. A sender at the first end is then not blocked by a receiver that
     /// never comes.
     pub fn drop_unopened(&mut self) {
         for made in self.links.values_mut() {
-            made.second = None;
+            made.ends.clear();
         }
     }
 }

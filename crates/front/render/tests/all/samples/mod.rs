@@ -172,6 +172,7 @@ pub(crate) fn lossy() -> Report {
         },
     };
     let mut report = Report {
+        hosts: Vec::new(),
         outages: None,
         first_flow: Some(2_839_120_398),
         schema: REPORT_SCHEMA.into(),
@@ -381,6 +382,7 @@ pub(crate) fn rx_only() -> Report {
         ..base.clone()
     };
     report.clock.same_clock = false;
+    report.clock.error_ns = None;
     report.clock.step_ns = -1_250_000;
     report.workers.remove(0);
     report.workers[0].totals.received_frames = totals.received_frames;

@@ -1,0 +1,491 @@
+//! One report from the results of the hosts that carried out one plan together.
+//!
+//! Every host reports the jobs, or ends of jobs, that it carried out. Of a direction between two hosts, one host has the
+//! sent frames and the other one the received frames; only both together give the loss.
+
+use std::collections::BTreeMap;
+
+use wb_figures::Merge as _;
+
+use super::{Part, course, rates, told, values::Values, verdict};
+use crate::{
+    LimitedBy, Plan, REPORT_SCHEMA, Verdict,
+    fleet::{HostReport, HostState},
+    load::LoadReport,
+    peer::joined_totals,
+    report::{FlowReport, JobReport, Rates, Report, Totals},
+};
+
+/// Makes the report of a plan from the reports of its hosts, each with the name of its host. `hosts` has the state of
+/// every host of the plan; a host without a report leaves its part of the results unknown. The ports of the plan name
+/// their hosts.
+///
+/// # Errors
+/// A sentence with the host whose report cannot be read, or if there is no report at all.
+pub fn assemble(
+    plan: &Plan,
+    reports: Vec<(String, Report)>,
+    hosts: Vec<HostReport>,
+) -> Result<Report, String> {
+    let parts = reports.into_iter().map(|(name, report)| Part {
+        name,
+        started_ns: 0,
+        report,
+    });
+    let mut parts: Vec<Part> = parts.collect();
+    if parts.is_empty() {
+        return Err("no host has delivered results".to_owned());
+    }
+    let names: Vec<String> = names_of_directions(plan, &parts);
+    parts.iter_mut().for_each(|part| align(part, plan, &names));
+    let values = parts.iter().map(Values::of);
+    let values = values.collect::<Result<Vec<_>, _>>()?;
+    for (part, values) in parts.iter_mut().zip(&values) {
+        values.attach(&mut part.report);
+    }
+    let mut all = gather(plan, &parts);
+    all.jobs = directions(&names, plan, &parts, &hosts);
+    all.flows = flows(&parts);
+    all.totals = totals(&all.jobs, plan);
+    let timelines = parts.iter().map(|part| (0, &part.report.timeline));
+    all.timeline = course::laid_together(&timelines.collect::<Vec<_>>());
+    if all.load.is_some() || all.http.is_some() {
+        rates::set(&mut all, &parts)?;
+    } else {
+        all.rates = Rates::sum(all.jobs.iter().map(|job| job.rates));
+    }
+    let sum = Values::sum(&values);
+    let delays: Vec<_> = parts.iter().map(|part| part.report.pdv_ns).collect();
+    sum.set(&mut all, &parts);
+    let mut delays = delays.into_iter().filter(|pdv| pdv.samples > 0);
+    if let (Some(only), None) = (delays.next(), delays.next()) {
+        all.pdv_ns = only;
+    }
+    verdict::judge(&mut all, &parts, &sum);
+    all.hosts = hosts;
+    judge_hosts(&mut all);
+    Ok(all)
+}
+
+/// Names of all directions in the order of the plan.
+fn names_of_directions(plan: &Plan, parts: &[Part]) -> Vec<String> {
+    let directions = plan.directions(plan.first_flow.unwrap_or(0)).into_iter();
+    let mut names: Vec<String> = directions.map(|way| way.name).collect();
+    let others = parts.iter().flat_map(|part| &part.report.jobs);
+    for job in others {
+        if !names.contains(&job.name) {
+            names.push(job.name.clone());
+        }
+    }
+    names
+}
+
+/// Gives the results of a host the names that they have in the whole plan.
+fn align(part: &mut Part, plan: &Plan, names: &[String]) {
+    let Part { name, report, .. } = part;
+    if let ([job], true) = (&report.jobs[..], names.len() > 1) {
+        let of = format!("job {}", job.name);
+        report.timeline.copy_owner("traffic", &of);
+    }
+    for port in &mut report.ports {
+        port.locator = format!("{name}:{}", port.locator);
+    }
+    if plan.captures.len() > 1
+        && let Some(capture) = report.capture.take()
+        && let Some(job) = report.plan.captures.first()
+    {
+        report.captures.insert(job.name.clone(), capture);
+    }
+}
+
+/// The results that need no more than a list or a sum over hosts.
+fn gather(plan: &Plan, parts: &[Part]) -> Report {
+    let first = &parts[0].report;
+    let mut all = Report {
+        schema: REPORT_SCHEMA.to_owned(),
+        kind: plan.kind.clone(),
+        started: first.started.clone(),
+        plan: plan.clone(),
+        first_flow: plan.first_flow,
+        clock: first.clock.clone(),
+        environment: first.environment.clone(),
+        ..Report::default()
+    };
+    for Part { name, report, .. } in parts {
+        if report.started < all.started {
+            all.started.clone_from(&report.started);
+        }
+        all.elapsed_ns = all.elapsed_ns.max(report.elapsed_ns);
+        all.outages.merge(&report.outages);
+        all.flows_omitted += report.flows_omitted;
+        all.workers.extend_from_slice(&report.workers);
+        all.ports.extend_from_slice(&report.ports);
+        all.capture.merge(&report.capture);
+        for (name, capture) in &report.captures {
+            all.captures.entry(name.clone()).or_default().merge(capture);
+        }
+        if let Some(load) = &report.load {
+            add_loads(all.load.get_or_insert_default(), load);
+        }
+        if let Some(http) = &report.http {
+            let own = all.http.get_or_insert_default();
+            for job in &http.jobs {
+                match own.jobs.iter_mut().find(|known| known.name == job.name) {
+                    Some(known) => known.merge(job),
+                    None => own.jobs.push(job.clone()),
+                }
+            }
+            own.repeated_syns.merge(&http.repeated_syns);
+        }
+        if let Some(socket) = &report.socket {
+            let own = all.socket.get_or_insert_default();
+            own.jobs.extend_from_slice(&socket.jobs);
+            own.server = own.server.or(socket.server);
+        }
+        all.probes.extend_from_slice(&report.probes);
+        all.lateness.merge(&report.lateness);
+        all.clock.merge(&report.clock);
+        all.environment.merge(&report.environment);
+        let warnings = report.warnings.iter();
+        all.warnings
+            .extend(warnings.map(|warning| format!("{name}: {warning}")));
+    }
+    all.limited_by = LimitedBy::from(told(parts, |report| report.limited_by.to_string()));
+    all
+}
+
+fn add_loads(all: &mut LoadReport, load: &LoadReport) {
+    for job in &load.jobs {
+        let is_same = |known: &&mut crate::load::LoadJobReport| {
+            known.name == job.name && known.end == job.end
+        };
+        match all.jobs.iter_mut().find(is_same) {
+            Some(known) => {
+                known.merge(job);
+                super::join(&mut known.port, &job.port);
+            }
+            None => all.jobs.push(job.clone()),
+        }
+    }
+}
+
+/// Host of a port of the plan.
+fn host_of<'a>(plan: &'a Plan, port: Option<&String>) -> Option<&'a str> {
+    let port = plan.ports.iter().find(|own| Some(&own.name) == port)?;
+    port.locator.host.as_deref()
+}
+
+/// Results of all directions, each from the host of its sender and the host of its receiver.
+fn directions(
+    names: &[String],
+    plan: &Plan,
+    parts: &[Part],
+    hosts: &[HostReport],
+) -> Vec<JobReport> {
+    let ways = plan.directions(plan.first_flow.unwrap_or(0));
+    let one = |name: &String| {
+        let halves = || {
+            let all = parts.iter().map(|part| (&part.name, &part.report));
+            all.filter_map(|(host, report)| {
+                Some((host, report.jobs.iter().find(|job| job.name == *name)?))
+            })
+        };
+        let at = |port: fn(&JobReport) -> Option<&String>| {
+            let is_here = |(host, job): &(&String, &JobReport)| {
+                host_of(plan, port(job)) == Some(host.as_str())
+            };
+            halves().find(is_here).map(|(_, job)| job)
+        };
+        let sender = at(|job| job.tx.as_ref());
+        let receiver = at(|job| job.rx.as_ref());
+        let mut whole = match (sender, receiver) {
+            (Some(one), Some(other)) if std::ptr::eq(one, other) => one.clone(),
+            (Some(sender), Some(receiver)) => joined(sender, receiver),
+            (Some(one), None) | (None, Some(one)) => one.clone(),
+            (None, None) => halves().next().map_or_else(
+                || JobReport {
+                    name: name.clone(),
+                    ..JobReport::default()
+                },
+                |(_, job)| job.clone(),
+            ),
+        };
+        let of_plan = ways.iter().find(|way| way.name == *name);
+        let takes_part = |host: &&HostReport| {
+            let planned = of_plan.into_iter().flat_map(|way| [&way.tx, &way.rx]);
+            let mut ports = planned.chain([&whole.tx, &whole.rx]);
+            ports.any(|port| host_of(plan, port.as_ref()) == Some(host.host.as_str()))
+        };
+        let mut missing = hosts
+            .iter()
+            .filter(|host| host.state != HostState::Complete);
+        if let Some(host) = missing.find(takes_part) {
+            whole.totals.lost_frames = None;
+            whole.incomplete.get_or_insert_with(|| host.account());
+        }
+        whole
+    };
+    names.iter().map(one).collect()
+}
+
+/// A direction from the results of its two ends.
+fn joined(sender: &JobReport, receiver: &JobReport) -> JobReport {
+    let mut whole = JobReport::joined(sender, receiver);
+    whole.rates.set_received(&whole.totals);
+    whole
+}
+
+/// Flows of all hosts. Both ends of a direction may list a flow.
+fn flows(parts: &[Part]) -> Vec<FlowReport> {
+    let mut all: BTreeMap<u32, FlowReport> = BTreeMap::new();
+    for flow in parts.iter().flat_map(|part| &part.report.flows) {
+        let known = all.entry(flow.flow);
+        known
+            .and_modify(|known| {
+                let (sender, receiver) = match flow.totals.received_frames {
+                    Some(_) => (&*known, flow),
+                    None => (flow, &*known),
+                };
+                // The receiver may know what the sender sent.
+                let totals = match receiver.totals.offered_frames {
+                    Some(_) => receiver.totals,
+                    None => joined_totals(&sender.totals, &receiver.totals),
+                };
+                *known = FlowReport {
+                    totals,
+                    ..receiver.clone()
+                };
+            })
+            .or_insert_with(|| flow.clone());
+    }
+    all.into_values().collect()
+}
+
+/// Totals of all directions. The loss is unknown if that of one direction with both ends is unknown.
+fn totals(jobs: &[JobReport], plan: &Plan) -> Totals {
+    let mut all = jobs
+        .iter()
+        .fold(Totals::default(), |sum, job| sum.plus(&job.totals));
+    let ways = plan.directions(plan.first_flow.unwrap_or(0));
+    let has_both_ends = |job: &&JobReport| {
+        let way = ways.iter().find(|way| way.name == job.name);
+        way.is_some_and(|way| way.tx.is_some() && way.rx.is_some())
+    };
+    let mut with_loss = jobs.iter().filter(has_both_ends);
+    if with_loss.any(|job| job.totals.lost_frames.is_none()) {
+        all.lost_frames = None;
+    }
+    all
+}
+
+/// Makes the report incomplete if a host is missing, whatever the criteria of the others say.
+fn judge_hosts(report: &mut Report) {
+    let missing = report
+        .hosts
+        .iter()
+        .filter(|host| host.state != HostState::Complete);
+    let missing: Vec<String> = missing.map(HostReport::account).collect();
+    if missing.is_empty() {
+        return;
+    }
+    let failed = report.criteria.iter().filter(|c| !c.held);
+    let failed: Vec<&str> = failed
+        .filter(|c| c.measured.is_some())
+        .map(|c| c.criterion.as_str())
+        .collect();
+    let mut reason = missing.join("; ");
+    if !failed.is_empty() {
+        reason = format!("{reason}; criteria not met: {}", failed.join(", "));
+    } else if report.verdict == Verdict::Incomplete {
+        reason = format!("{reason}; {}", report.reason);
+    }
+    report.verdict = Verdict::Incomplete;
+    report.reason = reason;
+}
+
+#[cfg(test)]
+mod tests {
+    use wb_measure::{EncodedHistogram, NamedHistogram, SignedHistogram};
+
+    use super::*;
+    use crate::{TrafficJob, plan::PortPlan, report::StreamReport};
+
+    /// A plan with a job `web` from host h1 to host h2, and a job `all` at host h3.
+    fn plan(criteria: &[&str]) -> Plan {
+        let port = |name: &str, locator: &str| PortPlan::new(name, locator.parse().unwrap());
+        let job = |name: &str, tx: &str, rx: &str| TrafficJob {
+            name: name.to_owned(),
+            tx: Some(tx.to_owned()),
+            rx: Some(rx.to_owned()),
+            streams: vec![crate::Stream::default()],
+            ..TrafficJob::default()
+        };
+        Plan {
+            ports: vec![
+                port("a", "h1:a0"),
+                port("b", "h2:b0"),
+                port("c", "h3:c0"),
+                port("d", "h3:d0"),
+            ],
+            traffic: vec![job("web", "a", "b"), job("all", "c", "d")],
+            criteria: criteria.iter().map(|c| c.parse().unwrap()).collect(),
+            ..Plan::default()
+        }
+    }
+
+    fn latency(of: &str) -> NamedHistogram {
+        let mut values = SignedHistogram::new();
+        (1..=98).for_each(|n| values.record(n * 1000));
+        NamedHistogram {
+            of: of.to_owned(),
+            name: "latency_ns".to_owned(),
+            values,
+        }
+    }
+
+    fn sent() -> Totals {
+        Totals {
+            intended_frames: Some(100),
+            offered_frames: Some(100),
+            unsent_frames: Some(0),
+            offered_octets: Some(6400),
+            ..Totals::default()
+        }
+    }
+
+    fn received() -> Totals {
+        Totals {
+            received_frames: Some(99),
+            duplicate_frames: Some(1),
+            received_octets: Some(6336),
+            ..Totals::default()
+        }
+    }
+
+    /// Report of a host with one end, or both ends, of a direction.
+    fn report(job: &str, ports: (&str, &str), totals: Totals) -> Report {
+        let flow = |totals| FlowReport {
+            flow: 0,
+            totals,
+            ..FlowReport::default()
+        };
+        let receives = totals.received_frames.is_some();
+        let values = receives.then(|| latency(""));
+        let summary = values.as_ref().map(|named| named.values.summary());
+        let rates = Rates {
+            tx_time_ns: totals.offered_frames.map(|_| 1_000_000_000),
+            rx_time_ns: totals.received_frames.map(|_| 990_000_000),
+            ..Rates::default()
+        };
+        Report {
+            verdict: Verdict::Completed,
+            elapsed_ns: 1_200_000_000,
+            totals,
+            latency_ns: summary.unwrap_or_default(),
+            jobs: vec![JobReport {
+                name: job.to_owned(),
+                tx: Some(ports.0.to_owned()),
+                rx: Some(ports.1.to_owned()),
+                totals,
+                rates,
+                latency_ns: summary.unwrap_or_default(),
+                streams: vec![StreamReport {
+                    totals,
+                    ..StreamReport::default()
+                }],
+                ..JobReport::default()
+            }],
+            flows: vec![flow(totals)],
+            histograms: values.iter().map(EncodedHistogram::from).collect(),
+            ..Report::default()
+        }
+    }
+
+    fn complete(hosts: &[&str]) -> Vec<HostReport> {
+        let host = |host: &&str| HostReport {
+            host: (*host).to_owned(),
+            ..HostReport::default()
+        };
+        hosts.iter().map(host).collect()
+    }
+
+    fn all() -> Vec<(String, Report)> {
+        let both = Totals {
+            lost_frames: Some(2),
+            ..sent().plus(&received())
+        };
+        [
+            ("h1", report("web", ("a", "b"), sent())),
+            ("h2", report("web", ("a", "b"), received())),
+            ("h3", report("all", ("c", "d"), both)),
+        ]
+        .map(|(host, report)| (host.to_owned(), report))
+        .into()
+    }
+
+    #[test]
+    fn both_ends_of_a_direction_give_its_loss() {
+        let hosts = complete(&["h1", "h2", "h3"]);
+        let all = assemble(&plan(&["lost<=4", "p50<=60us"]), all(), hosts).unwrap();
+        assert_eq!(all.verdict, Verdict::Pass, "{}", all.reason);
+        let [web, other] = &all.jobs[..] else {
+            panic!("two directions");
+        };
+        assert_eq!((web.name.as_str(), other.name.as_str()), ("web", "all"));
+        for job in [web, other] {
+            assert_eq!(job.totals.lost_frames, Some(2), "{}", job.name);
+            assert_eq!(job.latency_ns.samples, 98);
+            assert!(job.latency_ns.p50.is_some());
+            assert_eq!(job.streams.len(), 1);
+            assert_eq!(job.streams[0].totals.lost_frames, Some(2));
+        }
+        assert_eq!(web.rates.received_pps, Some(99.0));
+        assert_eq!(all.totals.offered_frames, Some(200));
+        assert_eq!(all.totals.lost_frames, Some(4));
+        assert!(all.totals.adds_up());
+        assert_eq!(all.latency_ns.samples, 196);
+        assert!(all.latency_ns.p99.is_some());
+        assert_eq!(all.hosts.len(), 3);
+    }
+
+    #[test]
+    fn the_order_of_the_hosts_changes_nothing() {
+        let hosts = || complete(&["h1", "h2", "h3"]);
+        let mut reports = all();
+        let one = assemble(&plan(&[]), reports.clone(), hosts()).unwrap();
+        reports.reverse();
+        let other = assemble(&plan(&[]), reports, hosts()).unwrap();
+        assert_eq!(one.totals, other.totals);
+        assert_eq!(one.latency_ns, other.latency_ns);
+        let counts = |report: &Report| Vec::from_iter(report.jobs.iter().map(|job| job.totals));
+        assert_eq!(counts(&one), counts(&other));
+    }
+
+    #[test]
+    fn nothing_is_invented_for_a_lost_host() {
+        let mut hosts = complete(&["h1", "h2", "h3"]);
+        hosts[0] = HostReport {
+            host: "h1".to_owned(),
+            state: HostState::Lost,
+            since_ns: Some(500_000_000),
+            why: "no message for 3 s".to_owned(),
+            ..HostReport::default()
+        };
+        let mut reports = all();
+        reports.remove(0);
+        let all = assemble(&plan(&["lost<=1"]), reports, hosts).unwrap();
+        assert_eq!(all.verdict, Verdict::Incomplete);
+        assert_eq!(all.reason, "host h1 lost at 0.5 s: no message for 3 s");
+        let [web, other] = &all.jobs[..] else {
+            panic!("two directions");
+        };
+        assert_eq!(web.totals.offered_frames, None);
+        assert_eq!(web.totals.received_frames, Some(99));
+        assert_eq!(web.totals.lost_frames, None);
+        assert!(web.incomplete.is_some());
+        assert_eq!(other.totals.lost_frames, Some(2));
+        assert_eq!(other.incomplete, None);
+        assert_eq!(all.totals.lost_frames, None);
+        assert!(assemble(&plan(&[]), Vec::new(), Vec::new()).is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! `wirebench agent`: offers the ports of this host to the controller of a fleet.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use wb_fleet::agent::{AgentOptions, run as serve};
+use wb_session::Signals;
+
+use crate::{args::grants, fleet::access, run::lab_hints, say::say};
+
+/// Offer the ports of this host to the controller of a fleet, until a signal arrives.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  wirebench agent --fleet h1.fleet\n  \
+    wirebench agent --fleet h1.fleet --ports 'eth*' --label rack=r1 --allow files=/srv/wirebench\n\n\
+    `wirebench fleet add HOST` makes the access file of a host (docs/fleet.md).")]
+pub(crate) struct AgentArgs {
+    /// Access file of this host, or the URL of a broker that asks for no certificate.
+    #[arg(long, value_name = "FLEET")]
+    fleet: String,
+    /// Name of this host in plans [default: that of the access file; with a URL the name of the host].
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// Ports that plans may use, `IF` with `*` and `?` (default: all).
+    #[arg(long, value_name = "GLOB", value_delimiter = ',')]
+    ports: Vec<String>,
+    /// Powers of plans beyond their ports: `commands`, `leave` (send to any address), `files=DIR` (read and
+    /// write files below DIR).
+    #[arg(long, value_name = "POWERS", value_delimiter = ',')]
+    allow: Vec<String>,
+    /// Labels of this host, by which plans choose hosts.
+    #[arg(long = "label", value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
+    labels: Vec<(String, String)>,
+    /// Folder of results that could not be delivered yet.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/wirebench/agent")]
+    state: PathBuf,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("a label is needed: KEY=VALUE".to_owned()),
+    }
+}
+
+pub(crate) fn run(args: &AgentArgs) -> Result<u8> {
+    let signals = Signals::install()?;
+    let own = wb_machine::machine::identity().host.to_lowercase();
+    let mut access = access(&args.fleet, &own.replace('.', "-"))?;
+    if let Some(host) = &args.host {
+        if access.certificate.is_some() && access.name != *host {
+            bail!(
+                "--host {host}: the certificate of {} is for the host {}",
+                args.fleet,
+                access.name
+            );
+        }
+        access.name.clone_from(host);
+    }
+    if !wb_model::locator::is_host(&access.name) {
+        bail!(
+            "{:?} cannot be the name of a host in plans; --host NAME gives another one: lower-case letters, digits and hyphens",
+            access.name
+        );
+    }
+    let options = AgentOptions {
+        access,
+        ports: args.ports.clone(),
+        grants: grants(&args.allow)?,
+        labels: args.labels.iter().cloned().collect::<BTreeMap<_, _>>(),
+        state: args.state.clone(),
+        hints: lab_hints,
+        say: |text| say(text),
+    };
+    serve(&options, &signals)?;
+    Ok(0)
+}

@@ -1,0 +1,466 @@
+//! The agent of a host: offers its ports to a controller, and carries out its parts of runs.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
+    thread,
+    time::Duration,
+};
+
+use wb_fleet_core::{
+    Lease, Now,
+    agent::{Action, Agent as Machine, AgentSettings, Event, Published, ReplyId},
+    message::{LeaseMessage, Registration, ShareMessage, Start},
+    subjects::Subject,
+};
+use wb_machine::clock::{monotonic_ns, wall_ns};
+use wb_model::{Plan, peer::PairClock, powers::Power};
+use wb_runs::Grants;
+use wb_session::{PortHint, Signals};
+
+use crate::{
+    bus::{Bus, Message, News},
+    pki::Access,
+    register, wire,
+    work::{PartNews, Surroundings, Work},
+};
+
+/// Longest time without a check of the signals.
+const LOOK: Duration = Duration::from_millis(100);
+/// Interval at which the lease is checked, without the broker and the rest of the agent.
+const LEASE_LOOK: Duration = Duration::from_millis(20);
+/// Time in which another agent of the same host would have been heard.
+const LISTEN: Duration = Duration::from_millis(2500);
+/// Time in which the last results have to be delivered after a signal.
+const LAST_DELIVERY_NS: u64 = 5_000_000_000;
+
+/// Settings of an agent.
+#[derive(Clone, Debug)]
+pub struct AgentOptions {
+    /// Access to the broker; its name is that of the host.
+    pub access: Access,
+    /// Ports that plans may use, `NODE/IF` or `IF` with `*` and `?`; empty: all.
+    pub ports: Vec<String>,
+    /// Powers of plans.
+    pub grants: Grants,
+    /// Labels, by which plans choose hosts.
+    pub labels: BTreeMap<String, String>,
+    /// Folder of results that are not delivered yet.
+    pub state: PathBuf,
+    /// Hints for the ports of a plan.
+    pub hints: fn(&Plan) -> BTreeMap<String, PortHint>,
+    /// Says something to the user.
+    pub say: fn(&str),
+}
+
+enum Input {
+    Bus(News),
+    Part(String, PartNews),
+}
+
+/// Carries out parts of runs until a signal arrives.
+///
+/// # Errors
+/// If the broker cannot be reached, or another agent has the name of the host.
+pub fn run(options: &AgentOptions, signals: &Signals) -> io::Result<()> {
+    let (inputs, arrivals) = channel();
+    let news = inputs.clone();
+    let bus = Bus::connect(
+        &options.access,
+        Arc::new(move |own| {
+            let _ = news.send(Input::Bus(own));
+        }),
+    )?;
+    let host = options.access.name.clone();
+    alone(&bus, &host, &arrivals, signals)?;
+    let id = wire::random_id()?;
+    let now = now();
+    let settings = AgentSettings {
+        host: host.clone(),
+        id: id.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        powers: powers(&options.grants),
+    };
+    let store = Store::open(&options.state)?;
+    let kept = store.kept();
+    if !kept.is_empty() {
+        let n = kept.len();
+        (options.say)(&format!("{n} results of earlier runs are to be delivered"));
+    }
+    for subject in Subject::for_agent(&host) {
+        bus.subscribe(&subject)?;
+    }
+    bus.subscribe(wire::WHO)?;
+    bus.answer_clock(&host, wire::test_offset_ns())?;
+    let mut agent = Process {
+        machine: Machine::new(settings, kept, now),
+        registration: register::registration(options, &id),
+        bus,
+        host,
+        inputs,
+        replies: BTreeMap::new(),
+        acknowledgements: BTreeMap::new(),
+        next_reply: 0,
+        work: None,
+        store,
+        guard: LeaseGuard::start()?,
+        options,
+    };
+    agent.register();
+    (options.say)(&format!(
+        "agent {} is ready: {}",
+        agent.host,
+        register::summary(&agent.registration)
+    ));
+    agent.serve(&arrivals, signals);
+    Ok(())
+}
+
+/// Makes sure that no other agent has the name of this host.
+fn alone(bus: &Bus, host: &str, arrivals: &Receiver<Input>, signals: &Signals) -> io::Result<()> {
+    bus.subscribe(
+        &Subject::Alive {
+            host: host.to_owned(),
+        }
+        .to_string(),
+    )?;
+    bus.flush();
+    let until = std::time::Instant::now() + LISTEN;
+    while let Some(left) = until.checked_duration_since(std::time::Instant::now()) {
+        if signals.interrupted().is_some() {
+            break;
+        }
+        if let Ok(Input::Bus(News::Message(message))) = arrivals.recv_timeout(left.min(LOOK))
+            && message.subject.starts_with("wb.v1.alive.")
+        {
+            return Err(io::Error::other(format!(
+                "another agent has the host name {host} already; stop it, or use another name"
+            )));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn powers(grants: &Grants) -> Vec<Power> {
+    let mut powers = Vec::new();
+    if grants.commands {
+        powers.push(Power::Commands);
+    }
+    if grants.leave {
+        powers.push(Power::Leaves);
+    }
+    // The part checks each path again.
+    if grants.files.is_some() {
+        powers.extend([Power::Reads, Power::Writes]);
+    }
+    powers
+}
+
+pub(crate) fn now() -> Now {
+    Now {
+        mono_ns: monotonic_ns(),
+        wall_ns: wall_ns(),
+    }
+}
+
+/// A running agent.
+struct Process<'a> {
+    machine: Machine,
+    registration: Registration,
+    bus: Bus,
+    host: String,
+    inputs: Sender<Input>,
+    /// Subjects of answers that are still to be sent.
+    replies: BTreeMap<ReplyId, String>,
+    /// Runs whose shares are on their way, by the subject of the acknowledgement, with the pieces left.
+    acknowledgements: BTreeMap<String, (String, usize)>,
+    next_reply: ReplyId,
+    work: Option<(String, Work)>,
+    store: Store,
+    guard: LeaseGuard,
+    options: &'a AgentOptions,
+}
+
+impl Process<'_> {
+    fn serve(&mut self, arrivals: &Receiver<Input>, signals: &Signals) {
+        let mut ends_ns = None;
+        loop {
+            let wait_ns = self.machine.next_ns().saturating_sub(monotonic_ns());
+            let event = match arrivals.recv_timeout(Duration::from_nanos(wait_ns).min(LOOK)) {
+                Ok(input) => self.event(input),
+                Err(RecvTimeoutError::Timeout) => Some(Event::Tick),
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            if let Some(event) = event {
+                self.handle(event);
+            }
+            if signals.interrupted().is_some() {
+                let ends = *ends_ns.get_or_insert_with(|| {
+                    if let Some((_, work)) = &self.work {
+                        work.signals().raise(15);
+                    }
+                    monotonic_ns() + LAST_DELIVERY_NS
+                });
+                let is_done = self.work.is_none() && self.machine.kept_shares() == 0;
+                if is_done || signals.hurry() || monotonic_ns() >= ends {
+                    self.bus.flush();
+                    return;
+                }
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        for action in self.machine.on(event, now()) {
+            self.perform(action);
+        }
+        let run = self.work.as_ref().map(|(_, work)| work.signals().clone());
+        self.guard.watch(self.machine.lease().zip(run));
+    }
+
+    /// The event of an input; `None` if the input was dealt with.
+    fn event(&mut self, input: Input) -> Option<Event> {
+        match input {
+            Input::Bus(News::Message(message)) => self.message(message),
+            Input::Bus(News::Connected) => {
+                self.register();
+                None
+            }
+            Input::Bus(News::Lost) => None,
+            Input::Part(run, news) => {
+                let is_current = self.work.as_ref().is_some_and(|(own, _)| *own == run);
+                is_current.then_some(match news {
+                    PartNews::Opened(result) => Event::Opened { run, result },
+                    PartNews::Armed(result) => Event::Armed { run, result },
+                    PartNews::TooLate(why) => Event::TooLate { run, why },
+                    PartNews::Snapshot(snap) => Event::Snapshot { run, snap },
+                    PartNews::SenderEnded(sent) => Event::SenderEnded { run, sent },
+                    PartNews::Ended(share) => Event::Ended { run, share },
+                })
+            }
+        }
+    }
+
+    fn message(&mut self, message: Message) -> Option<Event> {
+        if message.subject == wire::WHO {
+            self.register();
+            return None;
+        }
+        if let Some((run, left)) = self.acknowledgements.get_mut(&message.subject) {
+            if !wire::is_acknowledgement(&message.content) {
+                return None;
+            }
+            *left -= 1;
+            let run = run.clone();
+            let is_whole = *left == 0;
+            return is_whole.then(|| {
+                self.acknowledgements.retain(|_, (own, _)| *own != run);
+                Event::Acknowledged { run }
+            });
+        }
+        match message.subject.parse().ok()? {
+            Subject::Control { .. } => {
+                let reply = self.next_reply;
+                self.next_reply += 1;
+                self.replies.insert(reply, message.reply?);
+                Some(match wire::read(&message.content) {
+                    Ok(request) => Event::Request { reply, request },
+                    Err(error) => Event::Unreadable { reply, error },
+                })
+            }
+            Subject::Start { run } => {
+                let start: Start = wire::read(&message.content).ok()?;
+                self.set_clocks(&run, &start.clocks);
+                (start.run == run).then_some(Event::Start(start))
+            }
+            Subject::Lease { run } => {
+                let lease: LeaseMessage = wire::read(&message.content).ok()?;
+                self.set_clocks(&run, &lease.clocks);
+                Some(Event::Lease { run, lease })
+            }
+            Subject::Stop { run } => Some(Event::Stop {
+                run,
+                stop: wire::read(&message.content).ok()?,
+            }),
+            Subject::Sent {
+                run,
+                host,
+                direction,
+            } => Some(Event::Sent {
+                run,
+                host,
+                direction,
+                message: wire::read(&message.content).ok()?,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Passes the clocks of senders on other hosts to the part.
+    fn set_clocks(&self, run: &str, clocks: &[PairClock]) {
+        let own = clocks.iter().filter(|clock| clock.to == self.host);
+        self.with(run, |work| own.for_each(|clock| work.set_clock(clock)));
+    }
+
+    fn register(&self) {
+        let subject = format!("{}{}", wire::AGENT, self.host);
+        self.bus.publish(&subject, wire::write(&self.registration));
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Reply { to, reply } => {
+                if let Some(subject) = self.replies.remove(&to) {
+                    self.bus.publish(&subject, wire::write(&reply));
+                }
+            }
+            Action::Publish { subject, message } => self.publish(&subject, message),
+            Action::Open(open) => {
+                // The part before must have freed its ports.
+                self.work = None;
+                let (inputs, run) = (self.inputs.clone(), open.run.clone());
+                let around = Surroundings {
+                    host: self.host.clone(),
+                    grants: self.options.grants.clone(),
+                    ports: self.options.ports.clone(),
+                    hints: self.options.hints,
+                };
+                let own = run.clone();
+                let work = Work::open(*open, around, move |news| {
+                    let _ = inputs.send(Input::Part(own.clone(), news));
+                });
+                self.work = Some((run, work));
+            }
+            Action::Resolve { run } => self.with(&run, Work::resolve),
+            Action::StartAt { run, wall_ns } => self.with(&run, |work| work.start_at(wall_ns)),
+            Action::Drain { run } => self.with(&run, |work| work.signals().raise(15)),
+            Action::StopNow { run } => self.with(&run, |work| {
+                work.signals().raise(15);
+                work.signals().raise(2);
+            }),
+            Action::PeerSent { run, sent } => self.with(&run, |work| work.peer_sent(sent)),
+            Action::PeerLost { run, direction } => {
+                self.with(&run, |work| work.peer_lost(direction));
+            }
+            Action::Release { run } => {
+                self.work.take_if(|(own, _)| *own == run);
+            }
+            Action::StoreShare(share) => {
+                if let Err(error) = self.store.keep(&share) {
+                    let run = share.run.clone();
+                    let why = error.to_string();
+                    self.handle(Event::NotStored { run, why });
+                }
+            }
+            Action::RemoveShare { run } => self.store.remove(&run),
+        }
+    }
+
+    fn with(&self, run: &str, what: impl FnOnce(&Work)) {
+        if let Some((own, work)) = &self.work
+            && own == run
+        {
+            what(work);
+        }
+    }
+
+    fn publish(&mut self, subject: &Subject, message: Published) {
+        let name = subject.to_string();
+        match message {
+            Published::Alive(message) => self.bus.publish(&name, wire::write(&message)),
+            Published::Snap(message) => self.bus.publish(&name, wire::write(&message)),
+            Published::Sent(message) => self.bus.publish(&name, wire::write(&message)),
+            Published::Event(message) => {
+                (self.options.say)(&message.text);
+                self.bus.publish(&name, wire::write(&message));
+            }
+            Published::Share(share) => {
+                let pieces = wire::pieces(&wire::write(&share));
+                let reply = self.bus.inbox();
+                let (host, run) = (&share.host, &share.run);
+                self.acknowledgements
+                    .insert(reply.clone(), (run.clone(), pieces.len()));
+                for (n, piece) in pieces.into_iter().enumerate() {
+                    let id = format!("{run}-{host}-{}-{n}", share.revision);
+                    self.bus.store(&name, &id, &reply, piece);
+                }
+            }
+        }
+    }
+}
+
+/// Results on the disk that no stream has acknowledged yet.
+struct Store {
+    folder: PathBuf,
+}
+
+impl Store {
+    fn open(state: &Path) -> io::Result<Self> {
+        let folder = state.join("shares");
+        fs::create_dir_all(&folder).map_err(|e| crate::pki::in_file(&folder, &e))?;
+        Ok(Self { folder })
+    }
+
+    fn path(&self, run: &str) -> PathBuf {
+        self.folder.join(format!("{run}.json"))
+    }
+
+    fn keep(&self, share: &ShareMessage) -> io::Result<()> {
+        let (path, part) = (self.path(&share.run), self.folder.join("part"));
+        fs::write(&part, wire::write(share))?;
+        fs::File::open(&part)?.sync_all()?;
+        fs::rename(part, path)
+    }
+
+    fn remove(&self, run: &str) {
+        let _ = fs::remove_file(self.path(run));
+    }
+
+    fn kept(&self) -> Vec<ShareMessage> {
+        let files = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let shares = files.filter_map(|file| {
+            let path = file.path();
+            let is_share = path.extension().is_some_and(|end| end == "json");
+            is_share
+                .then(|| wire::read(&fs::read(path).ok()?).ok())
+                .flatten()
+        });
+        shares.collect()
+    }
+}
+
+type Watched = Option<(Lease, Signals)>;
+
+/// Ends a part whose lease has run out, even if the rest of the agent does not run.
+struct LeaseGuard(Arc<Mutex<Watched>>);
+
+impl LeaseGuard {
+    fn start() -> io::Result<Self> {
+        let watched: Arc<Mutex<Watched>> = Arc::default();
+        let shared = Arc::downgrade(&watched);
+        thread::Builder::new()
+            .name("wb-lease".to_owned())
+            .spawn(move || {
+                while let Some(watched) = shared.upgrade() {
+                    let mut watched = watched.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let Some((_, signals)) =
+                        watched.take_if(|(lease, _)| lease.has_run_out(monotonic_ns()))
+                    {
+                        signals.raise(15);
+                    }
+                    drop(watched);
+                    thread::sleep(LEASE_LOOK);
+                }
+            })?;
+        Ok(Self(watched))
+    }
+
+    fn watch(&self, watched: Watched) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = watched;
+    }
+}

@@ -1,0 +1,362 @@
+//! Carries out plans over the hosts of a fleet.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, channel},
+    },
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use wb_fleet_core::{
+    controller::{
+        Action, Controller, Event, HostState as Outcome, Published, RunEnd, RunResult, RunSettings,
+        Shown, TICK_NS,
+    },
+    message::{MESSAGE_LIMIT, StopHow},
+    place::{Placement, place},
+    subjects::Subject,
+};
+use wb_model::{
+    Plan, PlanError, PlanProblem, Report, Verdict,
+    fleet::{HostReport, HostState},
+    merge::assemble,
+    timeline::Recorder,
+};
+use wb_session::{Carrier, End, Environment, Observer, StartError, View};
+
+use crate::{agent::now, fleet::Fleet, wire};
+
+/// Length of the lease of a run in ns.
+const LEASE_NS: u64 = 3_000_000_000;
+
+/// Settings of the runs of a fleet.
+#[derive(Clone, Debug, Default)]
+pub struct FleetSettings {
+    /// Length of the lease in ns, 1 s to 60 s; `None`: 3 s.
+    pub lease_ns: Option<u64>,
+    /// Maximum error of the clocks of two hosts in ns.
+    pub max_clock_error_ns: Option<u64>,
+}
+
+/// Carries out plans over a fleet.
+#[derive(Debug)]
+pub struct FleetCarrier {
+    fleet: Arc<Fleet>,
+    settings: FleetSettings,
+}
+
+impl FleetCarrier {
+    /// A carrier of a fleet.
+    #[must_use]
+    pub const fn new(fleet: Arc<Fleet>, settings: FleetSettings) -> Self {
+        Self { fleet, settings }
+    }
+
+    /// Places the jobs of a plan on its hosts.
+    fn place(
+        &self,
+        plan: &Plan,
+    ) -> Result<(Placement, Vec<wb_fleet_core::message::Registration>), StartError> {
+        let mut hosts: Vec<String> = plan.locators().filter_map(|l| l.host.clone()).collect();
+        hosts.sort();
+        hosts.dedup();
+        let registrations = self.fleet.registrations(&hosts);
+        let first = first_flow().map_err(|cause| StartError::System {
+            operation: "choose the first flow",
+            cause,
+        })?;
+        let placement = place(plan, &registrations, first);
+        match placement {
+            Ok(placement) => Ok((placement, registrations)),
+            Err(problems) => Err(refused(&problems)),
+        }
+    }
+}
+
+/// A random number for the first flow of a run, small enough for all flows.
+fn first_flow() -> std::io::Result<u32> {
+    let word = wire::random_id()?;
+    Ok(u32::from_str_radix(&word[..8], 16).unwrap_or(0) >> 1)
+}
+
+fn refused(problems: &[wb_fleet_core::message::Problem]) -> StartError {
+    let all = problems.iter().map(|problem| PlanProblem {
+        place: problem.place.clone(),
+        what: problem.what.clone(),
+    });
+    StartError::Plan(PlanError(all.collect()))
+}
+
+impl Carrier for FleetCarrier {
+    fn carry_out(
+        &self,
+        plan: Plan,
+        environment: &Environment,
+        observer: &mut dyn Observer,
+    ) -> Result<(Report, End), StartError> {
+        let mut plan = plan;
+        let warnings = plan.validate()?;
+        plan.name_jobs();
+        let epoch = self.fleet.leadership.epoch();
+        let epoch = epoch.map_err(|why| StartError::stream("fleet", why))?;
+        let (placement, registrations) = self.place(&plan)?;
+        let run = run_id().map_err(|cause| StartError::System {
+            operation: "name the run",
+            cause,
+        })?;
+        let settings = RunSettings {
+            run: run.clone(),
+            controller: crate::pki::CONTROLLER.to_owned(),
+            lease_ns: self.settings.lease_ns.unwrap_or(LEASE_NS),
+            interval_ns: plan.interval.as_nanos(),
+            max_clock_error_ns: self.settings.max_clock_error_ns,
+            drain_ns: plan
+                .traffic
+                .iter()
+                .map(|job| job.drain.as_nanos())
+                .max()
+                .unwrap_or(0),
+            ..RunSettings::default()
+        };
+        let (events, arrivals) = channel();
+        let _listening = self.fleet.listen(&run, events);
+        let whole = placement.plan.clone();
+        let (controller, actions) =
+            Controller::new(settings, epoch, placement, &registrations, now());
+        let mut course = Course {
+            fleet: &self.fleet,
+            run,
+            plan: whole,
+            controller,
+            environment,
+            observer,
+            so_far: BTreeMap::new(),
+            recorder: Recorder::new(plan.interval.as_nanos()),
+            has_started: false,
+            stops: 0,
+            result: None,
+            notes: warnings,
+        };
+        course.perform(actions);
+        course.follow(&arrivals);
+        course.end()
+    }
+}
+
+fn run_id() -> std::io::Result<String> {
+    let stamp = Timestamp::now().strftime("%Y%m%dT%H%M%S").to_string();
+    Ok(format!("{stamp}-{}", &wire::random_id()?[..8]))
+}
+
+/// Course of one run.
+struct Course<'a> {
+    fleet: &'a Fleet,
+    run: String,
+    plan: Plan,
+    controller: Controller,
+    environment: &'a Environment,
+    observer: &'a mut dyn Observer,
+    /// Last report so far of each host.
+    so_far: BTreeMap<String, Report>,
+    recorder: Recorder,
+    has_started: bool,
+    /// Number of stops that were passed on.
+    stops: usize,
+    result: Option<Box<RunResult>>,
+    notes: Vec<String>,
+}
+
+impl Course<'_> {
+    /// Passes on events until the result is there.
+    fn follow(&mut self, arrivals: &Receiver<Event>) {
+        while self.result.is_none() {
+            let event = match arrivals.recv_timeout(Duration::from_nanos(TICK_NS)) {
+                Ok(event) => event,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Event::Tick,
+            };
+            if let Event::Snap { host, snap } = &event
+                && let Some(so_far) = &snap.so_far
+            {
+                self.so_far.insert(host.clone(), (**so_far).clone());
+            }
+            let actions = self.controller.on(event, now());
+            self.perform(actions);
+            self.pass_on_signals();
+            if !self.has_started && self.controller.start().is_some() {
+                self.has_started = true;
+                self.observer.started();
+            }
+        }
+        // Requests that tidy up are on their way.
+        self.fleet.bus.flush();
+    }
+
+    fn pass_on_signals(&mut self) {
+        let signals = &self.environment.signals;
+        let asked = match (signals.interrupted().is_some(), signals.hurry()) {
+            (_, true) => 2,
+            (true, false) => 1,
+            (false, false) => 0,
+        };
+        while self.stops < asked {
+            self.stops += 1;
+            let how = match self.stops {
+                1 => StopHow::Drain,
+                _ => StopHow::Now,
+            };
+            let actions = self.controller.on(Event::Stop(how), now());
+            self.perform(actions);
+        }
+    }
+
+    fn perform(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Request { host, id, request } => {
+                    let content = wire::write(&request);
+                    if content.len() > MESSAGE_LIMIT {
+                        self.notes
+                            .push(format!("{host}: its part is too large for the broker"));
+                    }
+                    self.fleet.ask(&self.run, &host, id, content);
+                }
+                Action::Publish { subject, message } => {
+                    let content = match &message {
+                        Published::Start(message) => wire::write(message),
+                        Published::Lease(message) => wire::write(message),
+                        Published::Stop(message) => wire::write(message),
+                    };
+                    self.fleet.bus.publish(&subject.to_string(), content);
+                }
+                Action::MeasureClocks { hosts } => self.fleet.measure_clocks(&self.run, hosts),
+                Action::Show(shown) => self.show(*shown),
+                Action::Store(record) => {
+                    let subject = Subject::Event {
+                        host: crate::pki::CONTROLLER.to_owned(),
+                        run: Some(self.run.clone()),
+                    };
+                    self.fleet
+                        .bus
+                        .publish(&subject.to_string(), wire::write(&record));
+                }
+                Action::Note(text) => self.notes.push(text),
+                Action::Finish(result) => self.result = Some(result),
+            }
+        }
+    }
+
+    /// Shows the figures of an interval.
+    fn show(&mut self, shown: Shown) {
+        let parts = self
+            .so_far
+            .iter()
+            .map(|(host, report)| (host.clone(), report.clone()));
+        let mut report = assemble(&self.plan, parts.collect(), Vec::new()).unwrap_or_default();
+        report.totals = shown.snapshot.totals;
+        let mut row = self.recorder.row(shown.snapshot.elapsed_ns);
+        let totals = &shown.snapshot.totals;
+        for (name, unit, value) in [
+            ("offered_frames", "frames", totals.offered_frames),
+            ("offered_octets", "octets", totals.offered_octets),
+            ("unsent_frames", "frames", totals.unsent_frames),
+            ("received_frames", "frames", totals.received_frames),
+            ("received_octets", "octets", totals.received_octets),
+            ("duplicate_frames", "frames", totals.duplicate_frames),
+            ("reordered_frames", "frames", totals.reordered_frames),
+        ] {
+            if let Some(value) = value {
+                row.counter("traffic", name, unit, value);
+            }
+        }
+        drop(row);
+        self.observer.recorded(self.recorder.so_far());
+        self.observer.view(&View {
+            snapshot: shown.snapshot,
+            report: &report,
+            asked: false,
+            done: false,
+        });
+    }
+
+    /// The report of the run.
+    fn end(self) -> Result<(Report, End), StartError> {
+        let Some(result) = self.result else {
+            return Err(StartError::stream("fleet", "the run has no result"));
+        };
+        if result.end == RunEnd::Refused {
+            return Err(match result.problems.is_empty() {
+                true => StartError::stream("fleet", self.notes.join("; ")),
+                false => refused(&result.problems),
+            });
+        }
+        let signal = self.environment.signals.received();
+        let mut report = report(&self.plan, &result)?;
+        report.warnings.splice(0..0, self.notes);
+        let missing = report
+            .hosts
+            .iter()
+            .find(|host| host.state != HostState::Complete);
+        let end = match (result.end, missing) {
+            (_, Some(host)) => End::Fault(host.account()),
+            (RunEnd::Stopped, None) => End::Signal(signal.unwrap_or(2)),
+            _ => End::Completed,
+        };
+        // A missing host makes the run incomplete; it is no error of this process.
+        let judged_end = match &end {
+            End::Fault(_) => &End::Completed,
+            other => other,
+        };
+        wb_session::judge(&mut report, judged_end);
+        Ok((report, end))
+    }
+}
+
+/// Makes the report of a result.
+fn report(plan: &Plan, result: &RunResult) -> Result<Report, StartError> {
+    let hosts = result.hosts.iter().map(|host| HostReport {
+        host: host.host.clone(),
+        version: host.version.clone(),
+        state: match host.state {
+            Outcome::Complete => HostState::Complete,
+            Outcome::Lost => HostState::Lost,
+            Outcome::Refused => HostState::Refused,
+            Outcome::Late => HostState::Late,
+            Outcome::CutOff => HostState::CutOff,
+        },
+        since_ns: host.since_ns,
+        why: host.why.clone(),
+    });
+    let parts = result.shares.iter();
+    let parts = parts.map(|share| (share.host.clone(), (*share.share.report).clone()));
+    let (parts, hosts): (Vec<_>, Vec<_>) = (parts.collect(), hosts.collect());
+    let report = assemble(plan, parts, hosts.clone());
+    let mut report = report.unwrap_or_else(|why| {
+        // Without any share, nothing is known but the hosts.
+        let missing: Vec<String> = hosts
+            .iter()
+            .filter(|host| host.state != HostState::Complete)
+            .map(HostReport::account)
+            .collect();
+        Report {
+            schema: wb_model::REPORT_SCHEMA.to_owned(),
+            kind: plan.kind.clone(),
+            plan: plan.clone(),
+            verdict: Verdict::Incomplete,
+            reason: match missing.is_empty() {
+                true => why,
+                false => missing.join("; "),
+            },
+            hosts,
+            ..Report::default()
+        }
+    });
+    for warning in &result.warnings {
+        if !report.warnings.contains(warning) {
+            report.warnings.push(warning.clone());
+        }
+    }
+    Ok(report)
+}

@@ -1,0 +1,313 @@
+//! A controller's view of its fleet: the agents that are there, and the messages of its runs.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::Sender},
+    time::{Duration, Instant},
+};
+
+use wb_fleet_core::{
+    clock::{EXCHANGES, Estimate},
+    controller::Event,
+    message::{Alive, Registration, Reply},
+    subjects::Subject,
+};
+use wb_machine::clock::wall_ns;
+
+use crate::{
+    bus::{Bus, Message, News},
+    leadership::Leadership,
+    pki::Access,
+    wire,
+};
+
+/// Time after its last sign of life in which an agent counts as present.
+const PRESENT: Duration = Duration::from_secs(3);
+/// Time that agents have to register once they are asked.
+const ASK: Duration = Duration::from_secs(2);
+
+/// An agent that is there.
+#[derive(Clone, Debug)]
+pub struct Present {
+    /// Facts about its host and its ports.
+    pub registration: Registration,
+    /// Its last sign of life, and when it came.
+    pub alive: Option<(Alive, Instant)>,
+}
+
+impl Present {
+    fn is_there(&self) -> bool {
+        let is_recent = |(_, at): &(Alive, Instant)| at.elapsed() < PRESENT;
+        self.alive.as_ref().is_some_and(is_recent)
+    }
+}
+
+/// State that the arriving messages change.
+#[derive(Default)]
+struct Arrivals {
+    agents: Mutex<BTreeMap<String, Present>>,
+    runs: Mutex<BTreeMap<String, Sender<Event>>>,
+    pieces: Mutex<BTreeMap<(String, String), wire::Pieces>>,
+    bus: Mutex<Option<Arc<Bus>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A fleet with its broker.
+pub struct Fleet {
+    pub(crate) bus: Arc<Bus>,
+    arrivals: Arc<Arrivals>,
+    pub(crate) leadership: Leadership,
+}
+
+impl std::fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fleet").finish_non_exhaustive()
+    }
+}
+
+impl Fleet {
+    /// Connects to a fleet, and lets its agents register.
+    ///
+    /// # Errors
+    /// If the broker cannot be reached or refuses the controller.
+    pub fn join(access: &Access) -> io::Result<Self> {
+        let arrivals = Arc::new(Arrivals::default());
+        let of_news = Arc::clone(&arrivals);
+        let bus = Bus::connect(access, Arc::new(move |news| of_news.take(news)))?;
+        let bus = Arc::new(bus);
+        *lock(&arrivals.bus) = Some(Arc::clone(&bus));
+        for subject in ["alive.*", "agent.*", "event.>", "share.>", "run.*.snap.*"] {
+            bus.subscribe(&format!("wb.v1.{subject}"))?;
+        }
+        let leadership = Leadership::seek(&bus, &access.name)?;
+        bus.publish(wire::WHO, Vec::new());
+        Ok(Self {
+            bus,
+            arrivals,
+            leadership,
+        })
+    }
+
+    /// The agents that are there, by host.
+    #[must_use]
+    pub fn agents(&self) -> BTreeMap<String, Present> {
+        let mut agents = lock(&self.arrivals.agents).clone();
+        agents.retain(|_, agent| agent.is_there());
+        agents
+    }
+
+    /// The registrations of hosts. Waits a moment for those that are not there yet.
+    #[must_use]
+    pub fn registrations(&self, hosts: &[String]) -> Vec<Registration> {
+        let until = Instant::now() + ASK;
+        let mut agents = self.agents();
+        while !hosts.iter().all(|host| agents.contains_key(host)) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+            agents = self.agents();
+        }
+        agents
+            .into_values()
+            .map(|agent| agent.registration)
+            .collect()
+    }
+
+    /// Lets the messages of a run arrive in a channel until the value is dropped.
+    pub(crate) fn listen(&self, run: &str, events: Sender<Event>) -> Listening {
+        lock(&self.arrivals.runs).insert(run.to_owned(), events);
+        Listening {
+            arrivals: Arc::clone(&self.arrivals),
+            run: run.to_owned(),
+        }
+    }
+
+    /// Asks an agent. The answer arrives as an event of the run.
+    pub(crate) fn ask(&self, run: &str, host: &str, id: u64, request: Vec<u8>) {
+        let reply = self.bus.inbox_for(&format!("{run}.{host}.{id}"));
+        let subject = Subject::Control {
+            host: host.to_owned(),
+        }
+        .to_string();
+        self.bus.ask(&subject, &reply, request);
+    }
+
+    /// Compares the clocks of hosts with the clock of this one. The estimates arrive as events of the run.
+    pub(crate) fn measure_clocks(&self, run: &str, hosts: Vec<String>) {
+        let own = wb_machine::machine::boot_id();
+        for host in hosts {
+            let boot = lock(&self.arrivals.agents)
+                .get(&host)
+                .map(|agent| agent.registration.boot.clone());
+            if !own.is_empty() && boot.as_ref() == Some(&own) {
+                // One kernel has one clock.
+                let estimate = Estimate {
+                    at_ns: wall_ns(),
+                    ..Estimate::default()
+                };
+                let exchanges = 0;
+                self.arrivals.tell(
+                    run,
+                    Event::Clock {
+                        host,
+                        estimate,
+                        exchanges,
+                    },
+                );
+                continue;
+            }
+            let (arrivals, run) = (Arc::clone(&self.arrivals), run.to_owned());
+            let of = host.clone();
+            self.bus.compare_clock(&of, EXCHANGES, move |exchanges| {
+                if let Some(estimate) = Estimate::best(&exchanges) {
+                    arrivals.tell(
+                        &run,
+                        Event::Clock {
+                            host: host.clone(),
+                            estimate,
+                            exchanges: exchanges.len(),
+                        },
+                    );
+                }
+            });
+        }
+    }
+}
+
+/// Connection of a run with the arriving messages.
+pub(crate) struct Listening {
+    arrivals: Arc<Arrivals>,
+    run: String,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        lock(&self.arrivals.runs).remove(&self.run);
+        lock(&self.arrivals.pieces).retain(|(run, _), _| *run != self.run);
+    }
+}
+
+impl Arrivals {
+    fn take(&self, news: News) {
+        match news {
+            News::Message(message) => self.message(message),
+            News::Connected => {
+                if let Some(bus) = &*lock(&self.bus) {
+                    bus.post(wire::WHO, Vec::new());
+                }
+            }
+            News::Lost => {}
+        }
+    }
+
+    fn tell(&self, run: &str, event: Event) {
+        if let Some(events) = lock(&self.runs).get(run) {
+            // A run that has ended takes no more.
+            let _ = events.send(event);
+        }
+    }
+
+    fn tell_all(&self, event: &Event) {
+        for events in lock(&self.runs).values() {
+            let _ = events.send(event.clone());
+        }
+    }
+
+    /// Takes a message. Messages that cannot be read are of no run.
+    fn message(&self, message: Message) {
+        if let Some(host) = message.subject.strip_prefix(wire::AGENT) {
+            if let Ok(registration) = wire::read::<Registration>(&message.content)
+                && registration.host == host
+            {
+                self.registered(registration);
+            }
+            return;
+        }
+        if let Some(place) = Bus::answered(&message.subject) {
+            self.answered(place, &message.content);
+            return;
+        }
+        match message.subject.parse() {
+            Ok(Subject::Alive { host }) => {
+                if let Ok(alive) = wire::read::<Alive>(&message.content) {
+                    self.alive(&host, &alive);
+                    self.tell_all(&Event::Alive { host, alive });
+                }
+            }
+            Ok(Subject::Snap { run, host }) => {
+                if let Ok(snap) = wire::read(&message.content) {
+                    self.tell(&run, Event::Snap { host, snap });
+                }
+            }
+            Ok(Subject::Event { host, .. }) => {
+                if let Ok(event) = wire::read(&message.content) {
+                    self.tell_all(&Event::Agent { host, event });
+                }
+            }
+            Ok(Subject::Share { run, host }) => self.share(run, host, &message),
+            _ => {}
+        }
+    }
+
+    /// The answer of a host to a request of a run: `RUN.HOST.NUMBER`.
+    fn answered(&self, place: &str, content: &[u8]) {
+        let words: Vec<&str> = place.split('.').collect();
+        let [run, host, id] = words[..] else { return };
+        let answer = wire::read::<Reply>(content).map(|reply| reply.answer);
+        if let (Ok(id), Ok(answer)) = (id.parse(), answer) {
+            let host = host.to_owned();
+            self.tell(run, Event::Reply { host, id, answer });
+        }
+    }
+
+    fn share(&self, run: String, host: String, message: &Message) {
+        let mut pieces = lock(&self.pieces);
+        if !lock(&self.runs).contains_key(&run) {
+            return;
+        }
+        let key = (run, host);
+        let own = pieces.entry(key.clone()).or_default();
+        let Some(whole) = own.add(&message.content) else {
+            return;
+        };
+        pieces.remove(&key);
+        drop(pieces);
+        let (run, host) = key;
+        match wire::read::<Box<wb_fleet_core::message::ShareMessage>>(&whole) {
+            Ok(share) if share.run == run && share.host == host => {
+                self.tell(&run, Event::Share(share))
+            }
+            _ => {}
+        }
+    }
+
+    fn registered(&self, registration: Registration) {
+        let mut agents = lock(&self.agents);
+        let host = registration.host.clone();
+        let known = agents.entry(host).or_insert_with(|| Present {
+            registration: registration.clone(),
+            alive: None,
+        });
+        if known.registration.id != registration.id {
+            known.alive = None;
+        }
+        known.registration = registration;
+    }
+
+    /// Takes over a sign of life; asks an agent to register that is not known.
+    fn alive(&self, host: &str, alive: &Alive) {
+        let mut agents = lock(&self.agents);
+        match agents.get_mut(host) {
+            Some(known) if known.registration.id == alive.id => {
+                known.alive = Some((alive.clone(), Instant::now()));
+            }
+            _ => {
+                if let Some(bus) = &*lock(&self.bus) {
+                    bus.post(wire::WHO, Vec::new());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Leadership of a fleet: one controller at a time, by an entry that the broker keeps for a few seconds.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use async_nats::{
+    HeaderMap, HeaderValue, Subject as Name,
+    jetstream::{self, stream},
+};
+use wb_fleet_core::{
+    leader::{Action, Event, LEADER_TTL_NS, Leader},
+    message::LeaderEntry,
+    subjects::{LEADER_BUCKET, LEADER_KEY, SHARES_STREAM, Subject},
+};
+use wb_machine::clock::monotonic_ns;
+
+use crate::{bus::Bus, wire};
+
+/// Interval at which the entry is read and renewed.
+const LOOK: Duration = Duration::from_millis(500);
+/// Time for a request to the broker.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Time in which the leadership must be known at the begin.
+const FIRST: Duration = Duration::from_secs(7);
+/// Time for which shares are kept.
+const SHARES_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Time in which the broker recognises a share that comes again.
+const SAME_SHARE: Duration = Duration::from_secs(120);
+
+/// State of the leadership.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// Epoch, if this controller leads.
+    epoch: Option<u64>,
+    /// Name of another controller that leads.
+    other: Option<String>,
+}
+
+/// Leadership of this controller, sought and renewed in the background.
+pub(crate) struct Leadership {
+    known: Arc<Mutex<Known>>,
+}
+
+impl Leadership {
+    /// Begins to seek the leadership, and makes the stream of the shares.
+    pub(crate) fn seek(bus: &Bus, name: &str) -> io::Result<Self> {
+        let (client, runtime) = bus.client();
+        let _inside = runtime.enter();
+        let mut streams = jetstream::new(client.clone());
+        streams.set_timeout(PATIENCE);
+        let known: Arc<Mutex<Known>> = Arc::default();
+        let leader = Leader::new(name, wire::random_id()?);
+        let made = runtime.block_on(make_streams(&streams));
+        let entries = made.map_err(|why| {
+            io::Error::other(format!("the broker keeps no streams (JetStream): {why}"))
+        })?;
+        let seeker = Seeker {
+            client: client.clone(),
+            entries,
+            leader,
+            known: Arc::downgrade(&known),
+        };
+        runtime.spawn(seeker.seek());
+        Ok(Self { known })
+    }
+
+    /// Epoch of this controller. Waits until it leads.
+    ///
+    /// # Errors
+    /// A sentence, if another controller leads or the broker does not answer.
+    pub(crate) fn epoch(&self) -> Result<u64, String> {
+        let until = Instant::now() + FIRST;
+        loop {
+            let known = self
+                .known
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone();
+            if let Some(epoch) = known.epoch {
+                return Ok(epoch);
+            }
+            if Instant::now() >= until {
+                return Err(match known.other {
+                    Some(name) => format!(
+                        "the controller {name} leads the fleet; start the run there, or stop it"
+                    ),
+                    None => "the broker does not say who leads the fleet".to_owned(),
+                });
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Makes the streams of shares and of the leadership, if they are not there.
+async fn make_streams(streams: &jetstream::Context) -> Result<stream::Stream, async_nats::Error> {
+    let shares = stream::Config {
+        name: SHARES_STREAM.to_owned(),
+        subjects: vec![Subject::shares()],
+        max_age: SHARES_KEPT,
+        duplicate_window: SAME_SHARE,
+        ..stream::Config::default()
+    };
+    streams.get_or_create_stream(shares).await?;
+    let entries = stream::Config {
+        name: format!("KV_{LEADER_BUCKET}"),
+        subjects: vec![format!("$KV.{LEADER_BUCKET}.>")],
+        max_age: Duration::from_nanos(LEADER_TTL_NS),
+        max_messages_per_subject: 1,
+        duplicate_window: Duration::from_nanos(LEADER_TTL_NS),
+        ..stream::Config::default()
+    };
+    Ok(streams.get_or_create_stream(entries).await?)
+}
+
+struct Seeker {
+    client: async_nats::Client,
+    entries: stream::Stream,
+    leader: Leader,
+    known: std::sync::Weak<Mutex<Known>>,
+}
+
+impl Seeker {
+    async fn seek(mut self) {
+        while let Some(known) = self.known.upgrade() {
+            let event = self.look().await;
+            let mut actions = self.leader.on(event, monotonic_ns());
+            actions.extend(self.leader.on(Event::Tick, monotonic_ns()));
+            while let Some(action) = actions.pop() {
+                if let Action::Put { expected, entry } = action {
+                    let event = self.put(expected, &entry).await;
+                    actions.extend(self.leader.on(event, monotonic_ns()));
+                }
+            }
+            *known.lock().unwrap_or_else(PoisonError::into_inner) = Known {
+                epoch: self.leader.epoch(),
+                other: self.leader.holder().map(|holder| holder.controller.clone()),
+            };
+            drop(known);
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn subject() -> String {
+        format!("$KV.{LEADER_BUCKET}.{LEADER_KEY}")
+    }
+
+    /// Reads the entry.
+    async fn look(&self) -> Event {
+        let subject = Self::subject();
+        match self.entries.get_last_raw_message_by_subject(&subject).await {
+            Ok(message) => match wire::read::<LeaderEntry>(&message.payload) {
+                Ok(entry) => Event::Entry {
+                    revision: message.sequence,
+                    entry,
+                },
+                Err(_) => Event::Empty,
+            },
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    stream::LastRawMessageErrorKind::NoMessageFound
+                ) =>
+            {
+                Event::Empty
+            }
+            Err(_) => Event::Tick,
+        }
+    }
+
+    /// Writes the entry if it is still the expected one.
+    async fn put(&self, expected: Option<u64>, entry: &LeaderEntry) -> Event {
+        let mut headers = HeaderMap::new();
+        let revision = HeaderValue::from(expected.unwrap_or(0));
+        headers.insert("Nats-Expected-Last-Subject-Sequence", revision);
+        let name = Name::from(Self::subject());
+        let request = self
+            .client
+            .request_with_headers(name, headers, wire::write(entry).into());
+        #[derive(serde::Deserialize)]
+        struct Stored {
+            seq: u64,
+        }
+        let answer = tokio::time::timeout(PATIENCE, request).await;
+        let stored = answer.ok().and_then(Result::ok);
+        let stored = stored.and_then(|m| serde_json::from_slice::<Stored>(&m.payload).ok());
+        match stored.filter(|stored| stored.seq > 0) {
+            Some(stored) => Event::Stored {
+                revision: stored.seq,
+            },
+            None => Event::NotStored,
+        }
+    }
+}

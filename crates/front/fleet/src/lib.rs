@@ -1,0 +1,20 @@
+//! Many hosts as one instrument: agents offer their ports to a controller, over NATS.
+//!
+//! [`agent`] is the process of a host, [`FleetCarrier`] carries out plans over a [`Fleet`] of agents, [`pki`] makes the
+//! certificates of a fleet and the configuration of its broker, [`broker`] runs a broker.
+
+#![forbid(unsafe_code)]
+
+pub mod agent;
+pub mod broker;
+mod bus;
+mod carrier;
+mod fleet;
+mod leadership;
+pub mod pki;
+mod register;
+mod wire;
+mod work;
+
+pub use carrier::{FleetCarrier, FleetSettings};
+pub use fleet::{Fleet, Present};

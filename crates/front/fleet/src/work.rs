@@ -1,0 +1,338 @@
+//! The part of one run on this host, in a separate thread.
+
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+};
+
+use wb_fleet_core::message::{
+    Armed, Direction, DirectionFlows, JobCounts, Open, Opened, Problem, Refused, RefusedKind, Snap,
+    V1,
+};
+use wb_fleet_core::{Share, ShareEnd};
+use wb_model::{
+    Plan, Report,
+    peer::{PairClock, Sent},
+    timeline::Timeline,
+};
+use wb_runs::Grants;
+use wb_session::{
+    Checked, End, Environment, Extras, Observer, PeerLink, PortHint, Signals, StartAt, StartError,
+    View,
+};
+
+/// News of a part.
+#[derive(Debug)]
+pub(crate) enum PartNews {
+    Opened(Result<Opened, Refused>),
+    Armed(Result<Armed, Refused>),
+    TooLate(String),
+    Snapshot(Box<Snap>),
+    SenderEnded(Sent),
+    Ended(Box<Share>),
+}
+
+/// Facts that a part needs from its agent.
+#[derive(Clone, Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) host: String,
+    pub(crate) grants: Grants,
+    /// Ports that plans may use, as globs; empty: all.
+    pub(crate) ports: Vec<String>,
+    pub(crate) hints: fn(&Plan) -> BTreeMap<String, PortHint>,
+}
+
+/// Next step of a part.
+enum Step {
+    Resolve,
+    StartAt(u64),
+}
+
+/// A part of a run. Its ports are free once it is dropped and its thread has ended.
+#[derive(Debug)]
+pub(crate) struct Work {
+    steps: Option<Sender<Step>>,
+    signals: Signals,
+    peers: PeerLink,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Work {
+    /// Begins to open the ports of a part.
+    pub(crate) fn open(
+        open: Open,
+        around: Surroundings,
+        tell: impl Fn(PartNews) + Send + Sync + 'static,
+    ) -> Self {
+        let (steps, next) = channel();
+        let signals = Signals::default();
+        let tell: Arc<dyn Fn(PartNews) + Send + Sync> = Arc::new(tell);
+        let of_sent = Arc::clone(&tell);
+        let peers = PeerLink::new(move |sent| of_sent(PartNews::SenderEnded(sent)));
+        let part = Part {
+            around,
+            signals: signals.clone(),
+            peers: peers.clone(),
+            directions: open.directions.clone(),
+            next,
+            tell,
+        };
+        let thread = thread::Builder::new()
+            .name("wb-part".to_owned())
+            .spawn(move || {
+                // A defect must not end the agent.
+                if catch_unwind(AssertUnwindSafe(|| part.carry_out(open.plan))).is_err() {
+                    let what = "a defect of the program ended the part; its log has the place";
+                    let share = Share {
+                        host: part.around.host.clone(),
+                        version: env!("CARGO_PKG_VERSION").to_owned(),
+                        report: Box::new(Report {
+                            reason: what.to_owned(),
+                            ..Report::default()
+                        }),
+                        end: ShareEnd::Fault(what.to_owned()),
+                        ..Share::default()
+                    };
+                    part.tell(PartNews::Ended(Box::new(share)));
+                }
+            });
+        Self {
+            steps: Some(steps),
+            signals,
+            peers,
+            thread: thread.ok(),
+        }
+    }
+
+    pub(crate) fn resolve(&self) {
+        self.step(Step::Resolve);
+    }
+
+    pub(crate) fn start_at(&self, wall_ns: u64) {
+        self.step(Step::StartAt(wall_ns));
+    }
+
+    fn step(&self, step: Step) {
+        if let Some(steps) = &self.steps {
+            // Without its thread the part has ended.
+            let _ = steps.send(step);
+        }
+    }
+
+    /// Signals of the part: the first one drains it, the second one ends it at once.
+    pub(crate) fn signals(&self) -> &Signals {
+        &self.signals
+    }
+
+    /// Ends the wait for a sender on a host that is lost.
+    pub(crate) fn peer_lost(&self, direction: u32) {
+        self.peers
+            .report_lost(direction, "its sender was lost".to_owned());
+    }
+
+    /// Sets the clock of a host that sends to this one.
+    pub(crate) fn set_clock(&self, clock: &PairClock) {
+        self.peers.clock(&clock.from).set(clock.clone());
+    }
+
+    /// Passes on what a sender on another host has sent.
+    pub(crate) fn peer_sent(&self, sent: Sent) {
+        self.peers.receive(sent);
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.steps = None;
+        self.signals.raise(15);
+        self.signals.raise(2);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Part {
+    around: Surroundings,
+    signals: Signals,
+    peers: PeerLink,
+    directions: Vec<Direction>,
+    next: Receiver<Step>,
+    tell: Arc<dyn Fn(PartNews) + Send + Sync>,
+}
+
+impl Part {
+    fn tell(&self, news: PartNews) {
+        (self.tell)(news);
+    }
+
+    /// From the opening of the ports to the share.
+    fn carry_out(&self, plan: Plan) {
+        let uses = self.around.grants.refused(&plan);
+        if !uses.is_empty() {
+            let problems = uses.into_iter().map(|used| {
+                let what = format!(
+                    "{:?} needs the power {}, which {} does not grant",
+                    used.value,
+                    used.power.name(),
+                    self.around.host
+                );
+                Problem::new(format!("{}: {}", self.around.host, used.place), what)
+            });
+            let refused = Refused {
+                kind: RefusedKind::Power,
+                problems: problems.collect(),
+            };
+            return self.tell(PartNews::Opened(Err(refused)));
+        }
+        let barred = self.barred(&plan);
+        if !barred.is_empty() {
+            let refused = Refused {
+                kind: RefusedKind::Machine,
+                problems: barred,
+            };
+            return self.tell(PartNews::Opened(Err(refused)));
+        }
+        let environment = Environment {
+            host: Some(self.around.host.clone()),
+            hints: (self.around.hints)(&plan),
+            signals: self.signals.clone(),
+            base: self.around.grants.files.clone(),
+            peers: self.peers.clone(),
+            shares_process: true,
+            ..Environment::default()
+        };
+        let opened = Checked::new(plan, &environment)
+            .and_then(Checked::open)
+            .and_then(wb_session::Opened::attend);
+        let attended = match opened {
+            Ok(attended) => attended,
+            Err(error) => return self.tell(PartNews::Opened(Err(self.refused(&error)))),
+        };
+        self.tell(PartNews::Opened(Ok(Opened {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..Opened::default()
+        })));
+        let Ok(Step::Resolve) = self.next.recv() else {
+            return;
+        };
+        let mut extras = Extras {
+            histograms: true,
+            progress: true,
+            ..Extras::default()
+        };
+        extras.capture.zone = jiff::tz::TimeZone::system();
+        let prepared = match attended.build(extras) {
+            Ok(prepared) => prepared,
+            Err(error) => return self.tell(PartNews::Armed(Err(self.refused(&error)))),
+        };
+        self.tell(PartNews::Armed(Ok(Armed {
+            lead_ns: prepared.lead_ns(),
+            flows: self.flows(),
+            neighbours: BTreeMap::new(),
+        })));
+        let Ok(Step::StartAt(wall_ns)) = self.next.recv() else {
+            return;
+        };
+        let mut observer = Watcher { part: self };
+        match prepared.run_at(StartAt::Wall(wall_ns), &mut observer) {
+            Ok(finished) => {
+                let end = match &finished.end {
+                    End::Completed => ShareEnd::Finished,
+                    End::Signal(_) => ShareEnd::Stopped,
+                    End::Fault(text) => ShareEnd::Fault(text.clone()),
+                };
+                let share = Share {
+                    host: self.around.host.clone(),
+                    version: env!("CARGO_PKG_VERSION").to_owned(),
+                    report: Box::new(finished.report),
+                    end,
+                    ..Share::default()
+                };
+                self.tell(PartNews::Ended(Box::new(share)));
+            }
+            Err(error) => self.tell(PartNews::TooLate(error.to_string())),
+        }
+    }
+
+    /// Ports of the plan at this host that the agent does not offer.
+    fn barred(&self, plan: &Plan) -> Vec<Problem> {
+        let Surroundings { host, ports, .. } = &self.around;
+        let own = plan.ports.iter().filter(|port| {
+            let of = port.locator.host.as_ref();
+            of.is_none_or(|of| of == host)
+        });
+        let is_barred = |place: &str| {
+            !ports.is_empty() && !ports.iter().any(|glob| wb_runs::matches(glob, place))
+        };
+        let barred = own.filter(|port| is_barred(&port.locator.place()));
+        let problem = |port: &wb_model::PortPlan| {
+            let what = format!("the agent offers only {}", ports.join(", "));
+            Problem::new(format!("{host}: {}", port.title()), what)
+        };
+        barred.map(problem).collect()
+    }
+
+    fn flows(&self) -> Vec<DirectionFlows> {
+        let flows = |way: &Direction| DirectionFlows {
+            direction: way.name.clone(),
+            first: way.first_flow,
+            count: way.flows,
+        };
+        self.directions.iter().map(flows).collect()
+    }
+
+    fn refused(&self, error: &StartError) -> Refused {
+        let host = &self.around.host;
+        match error {
+            StartError::Plan(error) => Refused {
+                kind: RefusedKind::Plan,
+                problems: error
+                    .0
+                    .iter()
+                    .map(|p| Problem::new(format!("{host}: {}", p.place), p.what.clone()))
+                    .collect(),
+            },
+            _ => Refused::new(RefusedKind::Machine, host.as_str(), error.to_string()),
+        }
+    }
+}
+
+/// Observer of the part: passes on each view, and the ends of its senders.
+struct Watcher<'a> {
+    part: &'a Part,
+}
+
+impl Observer for Watcher<'_> {
+    fn recorded(&mut self, _: &Timeline) {}
+
+    fn view(&mut self, view: &View<'_>) {
+        let snapshot = view.snapshot.clone();
+        let counts = |job: &wb_model::report::JobReport| JobCounts {
+            name: job.name.clone(),
+            offered: job.totals.offered_frames,
+            received: job.totals.received_frames,
+            duplicate: job.totals.duplicate_frames,
+        };
+        let interval = snapshot.interval_ns.max(1);
+        let snap = Snap {
+            v: V1,
+            k: (snapshot.elapsed_ns + interval / 2) / interval,
+            at_wall_ns: wb_machine::clock::wall_ns(),
+            jobs: view.report.jobs.iter().map(counts).collect(),
+            snapshot,
+            histograms: Vec::new(),
+            so_far: Some(Box::new(Report {
+                plan: Plan::default(),
+                timeline: Timeline::default(),
+                ..view.report.clone()
+            })),
+        };
+        self.part.tell(PartNews::Snapshot(Box::new(snap)));
+    }
+}
