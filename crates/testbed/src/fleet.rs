@@ -65,7 +65,7 @@ pub struct FleetHost {
 
 impl Fleet {
     /// Description of a lab; `None` for other kinds.
-    pub(crate) fn of_lab(lab: &LabState) -> Option<Self> {
+    pub fn of_lab(lab: &LabState) -> Option<Self> {
         if lab.kind != LabKind::Fleet {
             return None;
         }

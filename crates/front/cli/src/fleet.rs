@@ -20,7 +20,7 @@ pub(crate) fn access(fleet: &str, name: &str) -> Result<pki::Access> {
         _ => None,
     };
     if let Some(lab) = lab {
-        let Some(path) = lab_access(lab) else {
+        let Some(path) = wb_testbed::fleet_access(lab) else {
             bail!("--fleet {fleet}: no such lab; wirebench lab up fleet brings one up");
         };
         return pki::Access::read(&path).with_context(|| format!("--fleet {fleet}"));
@@ -33,11 +33,6 @@ pub(crate) fn access(fleet: &str, name: &str) -> Result<pki::Access> {
         bail!("--fleet {fleet}: no such file; use an access file, nats://HOST:PORT, or lab");
     }
     Ok(pki::Access::read(path)?)
-}
-
-/// Access file of the controller of a lab.
-fn lab_access(_lab: &str) -> Option<std::path::PathBuf> {
-    None
 }
 
 impl OutputArgs {

@@ -19,7 +19,7 @@ use rustls::{
 };
 use tokio::runtime::{self, Runtime};
 use wb_fleet_core::clock::Exchange;
-use wb_machine::clock::wall_ns;
+use wb_machine::{Namespace, clock::wall_ns, in_namespace};
 
 use crate::pki::Access;
 
@@ -100,11 +100,20 @@ impl Bus {
     /// # Errors
     /// If no server can be reached, or the certificates cannot be used.
     pub(crate) fn connect(access: &Access, news: Sink) -> io::Result<Self> {
-        let runtime = runtime::Builder::new_multi_thread()
+        let mut builder = runtime::Builder::new_multi_thread();
+        builder
             .worker_threads(1)
             .thread_name("wb-fleet")
-            .enable_all()
-            .build()?;
+            .enable_all();
+        let namespace = access.namespace.as_ref().map(|name| Namespace::named(name));
+        let namespace = namespace.transpose().map_err(io::Error::other)?;
+        if let Some(name) = access.namespace.clone() {
+            // Later connections are made by threads of the runtime.
+            builder.on_thread_start(move || {
+                let _ = Namespace::named(&name).and_then(|namespace| namespace.enter());
+            });
+        }
+        let runtime = builder.build()?;
         let inbox = format!("_INBOX.{}", access.name);
         let told = Arc::clone(&news);
         let mut options = ConnectOptions::new()
@@ -136,7 +145,11 @@ impl Bus {
             .iter()
             .map(|server| server.parse::<ServerAddr>());
         let servers: Vec<ServerAddr> = servers.collect::<Result<_, _>>()?;
-        let client = runtime.block_on(options.connect(servers));
+        let connect = || runtime.block_on(options.connect(servers));
+        let client = match &namespace {
+            Some(namespace) => in_namespace(namespace, connect).map_err(io::Error::other)?,
+            None => connect(),
+        };
         let client = client.map_err(|e| {
             let why = std::error::Error::source(&e)
                 .map_or_else(|| e.to_string(), |why| format!("{e}: {why}"));

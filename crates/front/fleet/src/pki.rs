@@ -35,6 +35,9 @@ pub struct Access {
     pub name: String,
     /// URLs of the brokers.
     pub servers: Vec<String>,
+    /// Network namespace in which the broker is reached; `None`: that of the process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
     /// Certificate of the authority, PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authority: Option<String>,
@@ -53,6 +56,7 @@ impl Access {
         Self {
             name: name.to_owned(),
             servers: servers.split(',').map(str::to_owned).collect(),
+            namespace: None,
             authority: None,
             certificate: None,
             key: None,
@@ -145,6 +149,19 @@ impl Fleet {
                 &"has no fleet; `wirebench fleet init` makes one",
             )),
         }
+    }
+
+    /// Lets the controller reach the broker in a network namespace.
+    ///
+    /// # Errors
+    /// If its access file cannot be read or written.
+    pub fn place_broker(&self, namespace: &str) -> io::Result<()> {
+        let access = Access {
+            namespace: Some(namespace.to_owned()),
+            ..Access::read(&self.access_file(CONTROLLER))?
+        };
+        let text = toml::to_string(&access).map_err(io::Error::other)?;
+        self.write(&format!("{CONTROLLER}.fleet"), &text)
     }
 
     /// Adds a host, and returns the file for its agent. The broker must read its configuration again.
@@ -244,6 +261,7 @@ authorization {{
                 .iter()
                 .map(|server| format!("tls://{server}"))
                 .collect(),
+            namespace: None,
             authority: Some(authority),
             certificate: Some(certificate),
             key: Some(key),

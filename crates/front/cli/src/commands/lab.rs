@@ -369,7 +369,7 @@ pub(crate) fn run(command: &LabCommand) -> Result<u8> {
             let state = wb_testbed::up(
                 args.topology.kind.lab(),
                 &args.topology.options(),
-                &wb_testbed::no_daemons,
+                &fleet::programs,
                 None,
             )?;
             let list = wb_testbed::list_labs()?;
@@ -412,7 +412,7 @@ pub(crate) fn run(command: &LabCommand) -> Result<u8> {
             Ok(code(wb_testbed::run(
                 topology.kind.lab(),
                 &topology.options(),
-                &wb_testbed::no_daemons,
+                &fleet::programs,
                 &args.command,
             )?))
         }
@@ -536,6 +536,18 @@ fn describe(lab: &LabStatus) -> String {
         text.push_str("  its owner has ended; remove it with: wirebench lab down --all\n");
     } else if let Some(facts) = &lab.balancer {
         text.push_str(&balancer::describe(&lab.name, facts));
+    } else if let (Some(_), [one, two, ..]) = (
+        lab.fleet.as_ref().and_then(|facts| facts.access.as_ref()),
+        lab.fleet.as_ref().map_or(&[][..], |facts| &facts.hosts),
+    ) {
+        let of = match lab.name == LabKind::Fleet.name() {
+            true => "lab".to_owned(),
+            false => format!("lab:{}", lab.name),
+        };
+        text.push_str(&format!(
+            "  try: wirebench trial --fleet {of} --tx {}:{} --rx {}:{} --rate 10kpps --duration 2s\n",
+            one.name, one.port, two.name, two.port
+        ));
     } else if let [tx, rx, ..] = ends.as_slice() {
         text.push_str(&format!(
             "  try: wirebench trial --tx {tx} --rx {rx} --rate 100kpps --duration 5s\n"

@@ -27,6 +27,11 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
         "needs the host of a broker; the scenarios of fleets do this in a lab",
     ),
     ("fleet.md", "wirebench agent", "runs until a signal"),
+    (
+        "fleet.md",
+        "wirebench lab up fleet",
+        "the scenario fleet::lab runs these commands",
+    ),
     ("fleet.md", "wirebench fleet ls", "needs agents"),
     (
         "README.md",

@@ -1,7 +1,9 @@
 //! Description of a fleet: hosts, broker and agents.
 
+use std::{io, path::Path};
+
 use wb_render::table::Table;
-use wb_testbed::{DaemonStatus, Fleet, LabStatus};
+use wb_testbed::{Daemon, DaemonStatus, Fleet, LabState, LabStatus};
 
 /// Name of the program that is the broker.
 pub(super) const BROKER: &str = "broker";
@@ -58,4 +60,56 @@ fn program(lab: &LabStatus, name: &str) -> String {
         Some(DaemonStatus { daemon, .. }) => format!("ended (process {})", daemon.process.pid),
         None => "none".to_owned(),
     }
+}
+
+/// Without fleets, the hosts of a lab have no programs.
+#[cfg(not(feature = "fleet"))]
+pub(super) fn programs(_: &LabState, _: &Path) -> io::Result<Vec<Vec<Daemon>>> {
+    Ok(Vec::new())
+}
+
+/// Programs of a fleet: the broker, then an agent on each host.
+#[cfg(feature = "fleet")]
+pub(super) fn programs(lab: &LabState, folder: &Path) -> io::Result<Vec<Vec<Daemon>>> {
+    let Some(fleet) = Fleet::of_lab(lab) else {
+        return Ok(Vec::new());
+    };
+    let nats = wb_testbed::find_program("nats-server", "nats-server");
+    let nats = nats.map_err(io::Error::other)?;
+    let access = wb_fleet::pki::Fleet::init(folder, &[fleet.broker.to_string()])?;
+    access.place_broker(&fleet.broker_namespace)?;
+    let program = std::env::current_exe()?;
+    let agent = |host: &wb_testbed::FleetHost| {
+        let file = access.add(&host.name)?;
+        let words = ["agent".into(), "--fleet".into(), file.into_os_string()];
+        let state = folder.join(format!("{}.state", host.name));
+        let more = [
+            "--ports".into(),
+            host.port.clone().into(),
+            "--state".into(),
+            state.into_os_string(),
+        ];
+        Ok(Daemon {
+            name: host.name.clone(),
+            namespace: host.namespace.clone(),
+            program: program.clone(),
+            arguments: words.into_iter().chain(more).collect(),
+            log: folder.join(format!("{}.log", host.name)),
+            ready: wb_testbed::Ready::Prints(" is ready: "),
+        })
+    };
+    let agents = fleet
+        .hosts
+        .iter()
+        .map(agent)
+        .collect::<io::Result<Vec<_>>>()?;
+    let broker = Daemon {
+        name: BROKER.to_owned(),
+        namespace: fleet.broker_namespace.clone(),
+        program: nats,
+        arguments: vec!["--config".into(), access.broker_file().into_os_string()],
+        log: folder.join("broker.log"),
+        ready: wb_testbed::Ready::Listens(fleet.broker),
+    };
+    Ok(vec![vec![broker], agents])
 }
