@@ -309,7 +309,7 @@ impl Bus {
     }
 
     /// The client and its runtime, for requests to the broker itself.
-    pub(crate) fn client(&self) -> (&Client, &Runtime) {
+    pub(crate) fn client(&self) -> (&Client, &Arc<Runtime>) {
         (&self.client, &self.runtime)
     }
 }

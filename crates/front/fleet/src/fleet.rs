@@ -83,7 +83,9 @@ impl Fleet {
         for subject in ["alive.*", "agent.*", "event.>", "share.>", "run.*.snap.*"] {
             bus.subscribe(&format!("wb.v1.{subject}"))?;
         }
-        let leadership = Leadership::seek(&bus, &access.name)?;
+        let own = wb_machine::machine::identity().host;
+        let own = format!("process {} on {own}", std::process::id());
+        let leadership = Leadership::seek(&bus, &own)?;
         bus.publish(wire::WHO, Vec::new());
         Ok(Self {
             bus,

@@ -10,6 +10,7 @@ use async_nats::{
     HeaderMap, HeaderValue, Subject as Name,
     jetstream::{self, stream},
 };
+use tokio::runtime::Runtime;
 use wb_fleet_core::{
     leader::{Action, Event, LEADER_TTL_NS, Leader},
     message::LeaderEntry,
@@ -42,6 +43,8 @@ struct Known {
 /// Leadership of this controller, sought and renewed in the background.
 pub(crate) struct Leadership {
     known: Arc<Mutex<Known>>,
+    entries: stream::Stream,
+    runtime: Arc<Runtime>,
 }
 
 impl Leadership {
@@ -59,12 +62,16 @@ impl Leadership {
         })?;
         let seeker = Seeker {
             client: client.clone(),
-            entries,
+            entries: entries.clone(),
             leader,
             known: Arc::downgrade(&known),
         };
         runtime.spawn(seeker.seek());
-        Ok(Self { known })
+        Ok(Self {
+            known,
+            entries,
+            runtime: Arc::clone(runtime),
+        })
     }
 
     /// Epoch of this controller. Waits until it leads.
@@ -85,13 +92,30 @@ impl Leadership {
             if Instant::now() >= until {
                 return Err(match known.other {
                     Some(name) => format!(
-                        "the controller {name} leads the fleet; start the run there, or stop it"
+                        "another controller leads the fleet: {name}; wait for its end, or stop it"
                     ),
                     None => "the broker does not say who leads the fleet".to_owned(),
                 });
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+}
+
+impl Drop for Leadership {
+    /// Lets the next controller lead at once. A renewal that is still on its way fails, because the entry is gone.
+    fn drop(&mut self) {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.epoch.is_none() {
+            return;
+        }
+        drop(known);
+        let purge = async {
+            let purge = self.entries.purge().filter(Seeker::subject());
+            tokio::time::timeout(PATIENCE, purge).await
+        };
+        // Without an answer, the entry ends after a few seconds.
+        let _ = self.runtime.block_on(purge);
     }
 }
 

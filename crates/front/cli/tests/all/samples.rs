@@ -3,6 +3,8 @@
 /// A row with the name of an option overrides the row of its value name.
 pub(crate) const SAMPLES: &[(&str, &str)] = &[
     ("TIME", "500ms"),
+    ("FLEET", "nats://127.0.0.1:4222"),
+    ("KEY=VALUE", "rack=r1"),
     ("RATE", "100kpps"),
     ("PORT", "wb-pair-a/a0"),
     ("IF", "eth0,wb-router-dut/da"),

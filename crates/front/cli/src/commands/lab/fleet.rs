@@ -109,7 +109,7 @@ pub(super) fn programs(lab: &LabState, folder: &Path) -> io::Result<Vec<Vec<Daem
         program: nats,
         arguments: vec!["--config".into(), access.broker_file().into_os_string()],
         log: folder.join("broker.log"),
-        ready: wb_testbed::Ready::Listens(fleet.broker),
+        ready: wb_testbed::Ready::Prints("Server is ready"),
     };
     Ok(vec![vec![broker], agents])
 }
