@@ -220,6 +220,7 @@ impl Course<'_> {
                     if content.len() > MESSAGE_LIMIT {
                         self.notes
                             .push(format!("{host}: its part is too large for the broker"));
+                        continue;
                     }
                     self.fleet.ask(&self.run, &host, id, content);
                 }
