@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use wb_model::{Snapshot, peer::PairClock};
 
 pub use record::{RecordStage, RecordedHost, RunRecord};
+pub use wb_model::fleet::{HostReport, HostState};
 
 use crate::{
     MS, Now, SECOND,
@@ -201,7 +202,7 @@ pub struct RunResult {
     /// Shares, one for each host.
     pub shares: Vec<ShareMessage>,
     /// Hosts.
-    pub hosts: Vec<HostOutcome>,
+    pub hosts: Vec<HostReport>,
     /// Reason for which a direction is incomplete, by the first flow of the direction.
     pub incomplete: BTreeMap<u32, String>,
     /// Clocks of each direction between two hosts.
@@ -221,44 +222,6 @@ pub enum RunEnd {
     Stopped,
     /// A host refused it; see [`RunResult::problems`].
     Refused,
-}
-
-/// Part of a host in the run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum HostState {
-    /// The share of the host is complete.
-    #[default]
-    #[serde(rename = "complete")]
-    Complete,
-    /// The host was lost in the run.
-    #[serde(rename = "lost")]
-    Lost,
-    /// The host refused its part.
-    #[serde(rename = "refused")]
-    Refused,
-    /// The start came too late.
-    #[serde(rename = "late")]
-    Late,
-    /// The host was cut off, and its share arrived later.
-    #[serde(rename = "cut off")]
-    CutOff,
-}
-
-/// Host of a result.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostOutcome {
-    /// Host.
-    pub host: String,
-    /// Version of its program.
-    pub version: String,
-    /// State.
-    pub state: HostState,
-    /// Time of the state since the start of the run, in ns; absent for complete hosts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since_ns: Option<u64>,
-    /// Reason, one sentence; empty for complete hosts.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub why: String,
 }
 
 /// Stage of a run.
@@ -295,7 +258,7 @@ struct Host {
     id: String,
     version: String,
     progress: Progress,
-    outcome: HostOutcome,
+    outcome: HostReport,
     heard_ns: u64,
     alive_seq: Option<u64>,
     lead_ns: u64,
@@ -579,10 +542,10 @@ impl Controller {
 impl Host {
     fn new(host: &str, id: String, version: String, now_ns: u64) -> Self {
         Self {
-            outcome: HostOutcome {
+            outcome: HostReport {
                 host: host.to_owned(),
                 version: version.clone(),
-                ..HostOutcome::default()
+                ..HostReport::default()
             },
             id,
             version,

@@ -1,7 +1,7 @@
 //! Messages between a controller and its agents, as JSON.
 //!
-//! Every message has `"v":1`. A receiver refuses an unknown version and ignores unknown fields. A message has at most
-//! [`MESSAGE_LIMIT`] bytes; larger contents go through the object store.
+//! Every message has `"v":1`. A receiver refuses an unknown version and ignores unknown fields. The maximum size
+//! of a message is [`MESSAGE_LIMIT`].
 
 use std::collections::BTreeMap;
 

@@ -16,7 +16,7 @@ pub enum HostState {
     Refused,
     /// The host was not ready at the start.
     Late,
-    /// The host ended its part by itself, without a controller.
+    /// The host lost its controller, and ended its part.
     CutOff,
 }
 

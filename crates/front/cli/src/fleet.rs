@@ -36,7 +36,7 @@ pub(crate) fn access(fleet: &str, name: &str) -> Result<pki::Access> {
 }
 
 impl OutputArgs {
-    /// What carries out the run elsewhere; `None` without a fleet.
+    /// Carrier of the run over a fleet; `None` without a fleet.
     ///
     /// # Errors
     /// If the fleet cannot be reached.

@@ -177,7 +177,7 @@ struct Process<'a> {
     inputs: Sender<Input>,
     /// Subjects of answers that are still to be sent.
     replies: BTreeMap<ReplyId, String>,
-    /// Runs whose shares are on their way, by the subject of the acknowledgement, with the pieces left.
+    /// Runs with shares that are not acknowledged yet, and the number of missing acknowledgements, by their subject.
     acknowledgements: BTreeMap<String, (String, usize)>,
     next_reply: ReplyId,
     work: Option<(String, Work)>,
@@ -436,7 +436,7 @@ impl Store {
 
 type Watched = Option<(Lease, Signals)>;
 
-/// Ends a part whose lease has run out, even if the rest of the agent does not run.
+/// Ends the part when its lease has run out, even if the rest of the agent does not run.
 struct LeaseGuard(Arc<Mutex<Watched>>);
 
 impl LeaseGuard {

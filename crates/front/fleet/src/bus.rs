@@ -55,7 +55,7 @@ const PING: Duration = Duration::from_secs(2);
 const FIRST: Duration = Duration::from_secs(5);
 /// Time for an exchange of stamps.
 const EXCHANGE: Duration = Duration::from_millis(500);
-/// Word of a subject for an answer whose request has a name.
+/// Word in the subjects of answers to named requests.
 const ANSWER: &str = "answer";
 /// Messages to the broker that may wait.
 const MOST_WAITING: usize = 65_536;
@@ -217,7 +217,7 @@ impl Bus {
         });
     }
 
-    /// Answers comparisons of the clock of this host, to whose time `offset_ns` is added.
+    /// Answers comparisons of the clock of this host. Tests add `offset_ns` to its time.
     ///
     /// # Errors
     /// If the connection has been closed.
@@ -281,7 +281,7 @@ impl Bus {
         let _ = self.runtime.block_on(published);
     }
 
-    /// Publishes a message whose answer is to arrive at `reply`.
+    /// Publishes a message; its answer arrives at `reply`.
     pub(crate) fn ask(&self, subject: &str, reply: &str, content: Vec<u8>) {
         let (subject, reply) = (Subject::from(subject), Subject::from(reply));
         let published = self
@@ -362,7 +362,7 @@ mod tests {
     use super::*;
     use crate::{broker::Broker, pki::Fleet};
 
-    /// A fleet whose broker listens on a free port of this host.
+    /// A fleet with a broker on a free port of this host.
     fn fleet(folder: &Path) -> (Fleet, Broker) {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = free.local_addr().unwrap().to_string();

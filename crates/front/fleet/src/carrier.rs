@@ -12,8 +12,7 @@ use std::{
 use jiff::Timestamp;
 use wb_fleet_core::{
     controller::{
-        Action, Controller, Event, HostState as Outcome, Published, RunEnd, RunResult, RunSettings,
-        Shown, TICK_NS,
+        Action, Controller, Event, Published, RunEnd, RunResult, RunSettings, Shown, TICK_NS,
     },
     message::{MESSAGE_LIMIT, StopHow},
     place::{Placement, place},
@@ -317,23 +316,10 @@ impl Course<'_> {
 
 /// Makes the report of a result.
 fn report(plan: &Plan, result: &RunResult) -> Result<Report, StartError> {
-    let hosts = result.hosts.iter().map(|host| HostReport {
-        host: host.host.clone(),
-        version: host.version.clone(),
-        state: match host.state {
-            Outcome::Complete => HostState::Complete,
-            Outcome::Lost => HostState::Lost,
-            Outcome::Refused => HostState::Refused,
-            Outcome::Late => HostState::Late,
-            Outcome::CutOff => HostState::CutOff,
-        },
-        since_ns: host.since_ns,
-        why: host.why.clone(),
-    });
     let parts = result.shares.iter();
     let parts = parts.map(|share| (share.host.clone(), (*share.share.report).clone()));
-    let (parts, hosts): (Vec<_>, Vec<_>) = (parts.collect(), hosts.collect());
-    let report = assemble(plan, parts, hosts.clone());
+    let hosts = result.hosts.clone();
+    let report = assemble(plan, parts.collect(), hosts.clone());
     let mut report = report.unwrap_or_else(|why| {
         // Without any share, nothing is known but the hosts.
         let missing: Vec<String> = hosts

@@ -22,7 +22,7 @@ use time::{Duration, OffsetDateTime};
 pub const CONTROLLER: &str = "controller";
 /// Validity of the certificates.
 const VALID: Duration = Duration::days(3650);
-/// Certificates are valid from a little before now on, for hosts whose clocks are behind.
+/// Validity begins this long before now, because the clocks of some hosts are behind.
 const BEFORE: Duration = Duration::days(1);
 /// Largest message of the broker, in bytes.
 const MAX_PAYLOAD: u32 = 1 << 20;

@@ -8,7 +8,7 @@ use wb_engine::{
 };
 use wb_model::{Report, fleet::HostState, report::CriterionReport};
 
-/// Judges a report whose criteria have their measured values, by the rule for all runs.
+/// Judges a report by the rule for all runs. Its criteria must have their measured values.
 pub fn judge(report: &mut Report, end: &End) {
     let criteria = report.plan.criteria.iter().zip(&report.criteria);
     let judged: Vec<Judged> = criteria

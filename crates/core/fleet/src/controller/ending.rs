@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wb_model::{Phase, Snapshot, peer::PairClock};
 
 use super::{
-    Action, Controller, Host, HostOutcome, HostState, Progress, RecordStage, RunResult, Stage,
+    Action, Controller, Host, HostReport, HostState, Progress, RecordStage, RunResult, Stage,
 };
 use crate::{
     Now, ShareEnd,
@@ -156,7 +156,7 @@ impl Controller {
 
 /// Reason for which a host did not take part to the end.
 fn why_gone(host: &Host) -> Option<String> {
-    let HostOutcome {
+    let HostReport {
         host: name, why, ..
     } = &host.outcome;
     let at = host

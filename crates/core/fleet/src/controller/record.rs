@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use wb_model::Plan;
 
 use super::{
-    Action, Controller, Host, HostOutcome, HostState, Progress, RunEnd, RunSettings, Stage,
+    Action, Controller, Host, HostReport, HostState, Progress, RunEnd, RunSettings, Stage,
 };
 use crate::{
     Now,
@@ -61,7 +61,7 @@ pub struct RecordedHost {
     /// Identity of the agent's start.
     pub id: String,
     /// Name, version and state.
-    pub outcome: HostOutcome,
+    pub outcome: HostReport,
     /// True if the share of the host is in the last result.
     pub is_counted: bool,
 }

@@ -21,7 +21,7 @@ use crate::{
 /// their hosts.
 ///
 /// # Errors
-/// A sentence with the host whose report cannot be read, or if there is no report at all.
+/// A report cannot be read (a sentence that names its host), or there is none.
 pub fn assemble(
     plan: &Plan,
     reports: Vec<(String, Report)>,
