@@ -3,7 +3,7 @@
 //! Every message has `"v":1`. A receiver refuses an unknown version and ignores unknown fields. The maximum size
 //! of a message is [`MESSAGE_LIMIT`].
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use wb_measure::EncodedHistogram;
@@ -181,13 +181,19 @@ pub enum Occupation {
     Run(String),
 }
 
+impl fmt::Display for Occupation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Free => f.write_str("free"),
+            Self::Draining => f.write_str("draining"),
+            Self::Run(run) => write!(f, "run {run}"),
+        }
+    }
+}
+
 impl Serialize for Occupation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Free => serializer.serialize_str("free"),
-            Self::Draining => serializer.serialize_str("draining"),
-            Self::Run(run) => serializer.collect_str(&format_args!("run {run}")),
-        }
+        serializer.collect_str(self)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Results of the hosts that carry out one plan together.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -59,4 +61,38 @@ impl HostReport {
         let since = since.unwrap_or_default();
         format!("host {} {state}{since}{why}", self.host)
     }
+}
+
+/// An agent of a fleet that is there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Agent {
+    /// Host of the agent.
+    pub host: String,
+    /// Version of its program.
+    pub version: String,
+    /// `free`, `draining` or `run ID`.
+    pub state: String,
+    /// Kernel with release.
+    pub kernel: String,
+    /// Number of CPUs.
+    pub cpus: u32,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Running tasks for each CPU, if known.
+    pub load: Option<f64>,
+    /// Labels of the host.
+    pub labels: BTreeMap<String, String>,
+    /// Its ports.
+    pub ports: Vec<AgentPort>,
+}
+
+/// Port of an agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentPort {
+    /// Locator for plans, `HOST:IF`.
+    pub locator: String,
+    /// Speed of the link in bits per second, if known.
+    pub speed_bps: Option<u64>,
+    /// True if the link is up.
+    pub up: bool,
 }

@@ -104,6 +104,17 @@ impl Plan {
             .chain(server)
     }
 
+    /// The first job or port that names a host, and the host. Such a plan is for a fleet.
+    #[must_use]
+    pub fn first_host(&self) -> Option<(String, String)> {
+        let job = self.job_hosts().next();
+        let job = job.map(|(place, host)| (place, host.to_string()));
+        job.or_else(|| {
+            let mut ports = self.locators();
+            ports.find_map(|port| Some((port.to_string(), port.host.clone()?)))
+        })
+    }
+
     /// Checks the keys `host` and `share` of the jobs.
     pub(crate) fn check_job_hosts(&self, found: &mut Findings) {
         let is_number = |share: u32| (1..=MAX_SHARE).contains(&share);

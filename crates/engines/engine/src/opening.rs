@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use wb_model::{Plan, Report, plan::PortPlan};
+use wb_model::{Plan, Report, fleet::Agent, plan::PortPlan};
 use wb_open::{OpenPort, Sharing, StartError, Use, open_virtual};
 use wb_port::memory::Registry;
 
@@ -40,6 +40,8 @@ pub struct Environment {
     /// Links of ports in memory for runs that start together. Each end can be opened once. Without it each run, and each
     /// trial of a benchmark, makes new links.
     pub memory: Option<Arc<Mutex<Registry>>>,
+    /// Name of the run; `None`: the carrier chooses one.
+    pub run: Option<String>,
     /// Carries out the plan, or the trials of a benchmark, elsewhere; `None`: this process does.
     pub carrier: Option<Arc<dyn Carrier>>,
     /// True if other runs use this process at the same time: no job may change the user of the process, and servers keep
@@ -59,6 +61,24 @@ pub trait Carrier: std::fmt::Debug + Send + Sync {
         environment: &Environment,
         observer: &mut dyn Observer,
     ) -> Result<(Report, End), StartError>;
+
+    /// Continues a run that another process began under this name, and that this process did not end. A run that has
+    /// ended in the meantime gives its report. `None`: nothing is known about it.
+    fn resume(
+        &self,
+        run: &str,
+        environment: &Environment,
+        observer: &mut dyn Observer,
+    ) -> Option<Result<(Report, End), StartError>>;
+
+    /// The agents that are there.
+    fn agents(&self) -> Vec<Agent>;
+
+    /// Lets an agent refuse runs, or accept them again. Its current run continues.
+    ///
+    /// # Errors
+    /// A sentence, if there is no such agent.
+    fn drain(&self, host: &str, on: bool) -> Result<(), String>;
 }
 
 /// State that engines share while their ports are opened.

@@ -3,10 +3,10 @@
 use std::{path::Path, sync::Arc};
 
 use anyhow::{Context as _, Result, bail};
-use wb_fleet::{Fleet, FleetCarrier, FleetSettings, pki};
+use wb_fleet::{Fleet, FleetCarrier, FleetSettings, local::LocalOptions, pki};
 use wb_session::Carrier;
 
-use crate::args::OutputArgs;
+use crate::{args::OutputArgs, run::lab_hints, say::say};
 
 /// Reads the access to a fleet: a file, the URL of a broker, or `lab` and `lab:NAME` for the fleet of a lab. `name` is
 /// the member of the fleet that a URL does not name.
@@ -30,9 +30,39 @@ pub(crate) fn access(fleet: &str, name: &str) -> Result<pki::Access> {
     }
     let path = Path::new(fleet);
     if !path.exists() {
-        bail!("--fleet {fleet}: no such file; use an access file, nats://HOST:PORT, or lab");
+        bail!("--fleet {fleet}: no such file; use an access file, nats://HOST:PORT, local or lab");
     }
     Ok(pki::Access::read(path)?)
+}
+
+/// Folder of the fleet of this host.
+pub(crate) const LOCAL: &str = "/var/lib/wirebench/fleet";
+
+/// Joins a fleet as its controller: `local` for the fleet of this host, or what [`access`] takes.
+///
+/// # Errors
+/// If the fleet cannot be reached.
+pub(crate) fn join(fleet: &str) -> Result<Fleet> {
+    let joined = match fleet {
+        "local" => {
+            let options = LocalOptions {
+                hints: lab_hints,
+                say: |text| say(text),
+            };
+            Fleet::join_local(Path::new(LOCAL), options)
+        }
+        _ => Fleet::join(&access(fleet, pki::CONTROLLER)?),
+    };
+    joined.with_context(|| format!("--fleet {fleet}"))
+}
+
+/// Carrier of runs over a fleet.
+///
+/// # Errors
+/// If the fleet cannot be reached.
+pub(crate) fn carrier(fleet: &str) -> Result<Arc<dyn Carrier>> {
+    let fleet = Arc::new(join(fleet)?);
+    Ok(Arc::new(FleetCarrier::new(fleet, FleetSettings::default())))
 }
 
 impl OutputArgs {
@@ -41,12 +71,6 @@ impl OutputArgs {
     /// # Errors
     /// If the fleet cannot be reached.
     pub(crate) fn carrier(&self) -> Result<Option<Arc<dyn Carrier>>> {
-        let Some(fleet) = &self.fleet else {
-            return Ok(None);
-        };
-        let access = access(fleet, pki::CONTROLLER)?;
-        let fleet = Fleet::join(&access)?;
-        let carrier = FleetCarrier::new(Arc::new(fleet), FleetSettings::default());
-        Ok(Some(Arc::new(carrier)))
+        self.fleet.as_deref().map(carrier).transpose()
     }
 }

@@ -44,11 +44,6 @@ impl Broker {
         Ok(Self { child })
     }
 
-    /// Lets the broker read its configuration again.
-    pub fn reload(&self) {
-        self.signal(Signal::HUP);
-    }
-
     /// Why the broker has ended, if it has.
     pub fn ended(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok()??;

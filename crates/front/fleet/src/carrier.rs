@@ -12,7 +12,8 @@ use std::{
 use jiff::Timestamp;
 use wb_fleet_core::{
     controller::{
-        Action, Controller, Event, Published, RunEnd, RunResult, RunSettings, Shown, TICK_NS,
+        Action, Controller, Event, Published, RecordStage, RunEnd, RunRecord, RunResult,
+        RunSettings, Shown, TICK_NS,
     },
     message::{MESSAGE_LIMIT, StopHow},
     place::{Placement, place},
@@ -20,7 +21,7 @@ use wb_fleet_core::{
 };
 use wb_model::{
     Plan, PlanError, PlanProblem, Report, Verdict,
-    fleet::{HostReport, HostState},
+    fleet::{Agent, HostReport, HostState},
     merge::assemble,
     timeline::Recorder,
 };
@@ -102,7 +103,8 @@ impl Carrier for FleetCarrier {
         let epoch = self.fleet.leadership.epoch();
         let epoch = epoch.map_err(|why| StartError::stream("fleet", why))?;
         let (placement, registrations) = self.place(&plan)?;
-        let run = run_id().map_err(|cause| StartError::System {
+        let run = environment.run.clone().map_or_else(run_id, Ok);
+        let run = run.map_err(|cause| StartError::System {
             operation: "name the run",
             cause,
         })?;
@@ -125,21 +127,70 @@ impl Carrier for FleetCarrier {
         let whole = placement.plan.clone();
         let (controller, actions) =
             Controller::new(settings, epoch, placement, &registrations, now());
-        let mut course = Course {
-            fleet: &self.fleet,
-            run,
-            plan: whole,
-            controller,
-            environment,
-            observer,
-            so_far: BTreeMap::new(),
-            recorder: Recorder::new(plan.interval.as_nanos()),
-            has_started: false,
-            stops: 0,
-            result: None,
-            notes: warnings,
-        };
+        let mut course = Course::new(&self.fleet, run, whole, controller, environment, observer);
+        course.notes = warnings;
         course.perform(actions);
+        course.follow(&arrivals);
+        course.end()
+    }
+
+    fn resume(
+        &self,
+        run: &str,
+        environment: &Environment,
+        observer: &mut dyn Observer,
+    ) -> Option<Result<(Report, End), StartError>> {
+        let record = self.record_of(run).transpose()?;
+        Some(record.and_then(|record| self.adopt(run, record, environment, observer)))
+    }
+
+    fn agents(&self) -> Vec<Agent> {
+        let agents = self.fleet.agents().into_values();
+        agents.map(|agent| agent.describe()).collect()
+    }
+
+    fn drain(&self, host: &str, on: bool) -> Result<(), String> {
+        match self.fleet.agents().contains_key(host) {
+            true => self.fleet.drain(host, on),
+            false => return Err(format!("no agent of the host {host} is there")),
+        }
+        Ok(())
+    }
+}
+
+impl FleetCarrier {
+    /// The record of a run that had not ended.
+    fn record_of(&self, run: &str) -> Result<Option<RunRecord>, StartError> {
+        let record = self.fleet.kept.record(run);
+        record.map_err(|why| StartError::stream("fleet", why))
+    }
+
+    fn adopt(
+        &self,
+        run: &str,
+        record: RunRecord,
+        environment: &Environment,
+        observer: &mut dyn Observer,
+    ) -> Result<(Report, End), StartError> {
+        let failed = |why| StartError::stream("fleet", why);
+        let epoch = self.fleet.leadership.epoch().map_err(failed)?;
+        let (events, arrivals) = channel();
+        let _listening = self.fleet.listen(run, events);
+        // The report of an ended run is made once more, of the same shares.
+        let record = match record.stage {
+            RecordStage::Over => RunRecord {
+                stage: RecordStage::Started,
+                revision: record.revision.saturating_sub(1),
+                ..record
+            },
+            _ => record,
+        };
+        let plan = record.plan.clone();
+        let (controller, actions) = Controller::adopt(record, epoch, now());
+        let run = run.to_owned();
+        let mut course = Course::new(&self.fleet, run, plan, controller, environment, observer);
+        course.perform(actions);
+        self.fleet.replay_shares(&course.run).map_err(failed)?;
         course.follow(&arrivals);
         course.end()
     }
@@ -168,7 +219,31 @@ struct Course<'a> {
     notes: Vec<String>,
 }
 
-impl Course<'_> {
+impl<'a> Course<'a> {
+    fn new(
+        fleet: &'a Fleet,
+        run: String,
+        plan: Plan,
+        controller: Controller,
+        environment: &'a Environment,
+        observer: &'a mut dyn Observer,
+    ) -> Self {
+        Self {
+            recorder: Recorder::new(plan.interval.as_nanos()),
+            fleet,
+            run,
+            plan,
+            controller,
+            environment,
+            observer,
+            so_far: BTreeMap::new(),
+            has_started: false,
+            stops: 0,
+            result: None,
+            notes: Vec::new(),
+        }
+    }
+
     /// Passes on events until the result is there.
     fn follow(&mut self, arrivals: &Receiver<Event>) {
         while self.result.is_none() {
@@ -238,9 +313,11 @@ impl Course<'_> {
                         host: crate::pki::CONTROLLER.to_owned(),
                         run: Some(self.run.clone()),
                     };
-                    self.fleet
-                        .bus
-                        .publish(&subject.to_string(), wire::write(&record));
+                    let content = wire::write(&record);
+                    // Nobody can continue a run with a longer record. The run does not depend on that.
+                    if content.len() <= MESSAGE_LIMIT {
+                        self.fleet.bus.publish(&subject.to_string(), content);
+                    }
                 }
                 Action::Note(text) => self.notes.push(text),
                 Action::Finish(result) => self.result = Some(result),

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     io,
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::Sender},
     time::{Duration, Instant},
 };
@@ -10,14 +11,17 @@ use std::{
 use wb_fleet_core::{
     clock::{EXCHANGES, Estimate},
     controller::Event,
-    message::{Alive, Registration, Reply},
+    message::{Alive, DrainHost, Op, Registration, Reply, Request},
     subjects::Subject,
 };
 use wb_machine::clock::wall_ns;
+use wb_model::fleet::{Agent, AgentPort};
 
 use crate::{
     bus::{Bus, Message, News},
+    kept::Kept,
     leadership::Leadership,
+    local::{Local, LocalOptions},
     pki::Access,
     wire,
 };
@@ -25,7 +29,7 @@ use crate::{
 /// Time after its last sign of life in which an agent counts as present.
 const PRESENT: Duration = Duration::from_secs(3);
 /// Time that agents have to register once they are asked.
-const ASK: Duration = Duration::from_secs(2);
+const ASK: Duration = Duration::from_secs(4);
 
 /// An agent that is there.
 #[derive(Clone, Debug)]
@@ -40,6 +44,29 @@ impl Present {
     fn is_there(&self) -> bool {
         let is_recent = |(_, at): &(Alive, Instant)| at.elapsed() < PRESENT;
         self.alive.as_ref().is_some_and(is_recent)
+    }
+
+    /// Facts for users.
+    #[must_use]
+    pub fn describe(self) -> Agent {
+        let alive = self.alive.map(|(alive, _)| alive).unwrap_or_default();
+        let Registration { host, ports, .. } = self.registration;
+        let ports = ports.into_iter().map(|port| AgentPort {
+            locator: format!("{host}:{}", port.locator),
+            speed_bps: port.speed_bps,
+            up: port.up,
+        });
+        Agent {
+            ports: ports.collect(),
+            host,
+            version: self.registration.version,
+            state: alive.state.to_string(),
+            kernel: self.registration.kernel,
+            cpus: self.registration.cpus,
+            memory_bytes: self.registration.memory_bytes,
+            load: alive.load,
+            labels: self.registration.labels,
+        }
     }
 }
 
@@ -60,7 +87,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct Fleet {
     pub(crate) bus: Arc<Bus>,
     arrivals: Arc<Arrivals>,
+    pub(crate) kept: Kept,
     pub(crate) leadership: Leadership,
+    /// The fleet of this host, which ends last.
+    _local: Option<Local>,
 }
 
 impl std::fmt::Debug for Fleet {
@@ -85,12 +115,28 @@ impl Fleet {
         }
         let own = wb_machine::machine::identity().host;
         let own = format!("process {} on {own}", std::process::id());
-        let leadership = Leadership::seek(&bus, &own)?;
+        let kept = Kept::open(&bus)?;
+        let leadership = Leadership::seek(&bus, &kept, &own)?;
         bus.publish(wire::WHO, Vec::new());
         Ok(Self {
             bus,
             arrivals,
+            kept,
             leadership,
+            _local: None,
+        })
+    }
+
+    /// Connects to the fleet of this host. Starts its broker and its agent, unless another process has done so.
+    ///
+    /// # Errors
+    /// If `nats-server` is not there or cannot listen, or the folder cannot be used.
+    pub fn join_local(folder: &Path, options: LocalOptions) -> io::Result<Self> {
+        let local = Local::start(folder, options)?;
+        let fleet = Self::join(&local.access)?;
+        Ok(Self {
+            _local: Some(local),
+            ..fleet
         })
     }
 
@@ -124,6 +170,23 @@ impl Fleet {
             arrivals: Arc::clone(&self.arrivals),
             run: run.to_owned(),
         }
+    }
+
+    /// Lets an agent refuse runs, or accept them again.
+    pub(crate) fn drain(&self, host: &str, on: bool) {
+        let request = Request::new(Op::Drain(DrainHost { on }));
+        self.ask("drain", host, 0, wire::write(&request));
+    }
+
+    /// Lets the shares of a run that the broker keeps arrive again.
+    ///
+    /// # Errors
+    /// A sentence, if the broker does not answer.
+    pub(crate) fn replay_shares(&self, run: &str) -> Result<(), String> {
+        for message in self.kept.shares(run)? {
+            self.arrivals.message(message);
+        }
+        Ok(())
     }
 
     /// Asks an agent. The answer arrives as an event of the run.

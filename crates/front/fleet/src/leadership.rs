@@ -6,30 +6,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-use async_nats::{
-    HeaderMap, HeaderValue, Subject as Name,
-    jetstream::{self, stream},
-};
+use async_nats::{HeaderMap, HeaderValue, Subject as Name, jetstream::stream};
 use tokio::runtime::Runtime;
 use wb_fleet_core::{
-    leader::{Action, Event, LEADER_TTL_NS, Leader},
+    leader::{Action, Event, Leader},
     message::LeaderEntry,
-    subjects::{LEADER_BUCKET, LEADER_KEY, SHARES_STREAM, Subject},
+    subjects::{LEADER_BUCKET, LEADER_KEY},
 };
 use wb_machine::clock::monotonic_ns;
 
-use crate::{bus::Bus, wire};
+use crate::{
+    bus::Bus,
+    kept::{Kept, PATIENCE},
+    wire,
+};
 
 /// Interval at which the entry is read and renewed.
 const LOOK: Duration = Duration::from_millis(500);
-/// Time for a request to the broker.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// Time in which the leadership must be known at the begin.
 const FIRST: Duration = Duration::from_secs(7);
-/// Time for which shares are kept.
-const SHARES_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Time in which the broker recognises a share that comes again.
-const SAME_SHARE: Duration = Duration::from_secs(120);
 
 /// State of the leadership.
 #[derive(Clone, Debug, Default)]
@@ -48,18 +43,12 @@ pub(crate) struct Leadership {
 }
 
 impl Leadership {
-    /// Begins to seek the leadership, and makes the stream of the shares.
-    pub(crate) fn seek(bus: &Bus, name: &str) -> io::Result<Self> {
+    /// Begins to seek the leadership.
+    pub(crate) fn seek(bus: &Bus, kept: &Kept, name: &str) -> io::Result<Self> {
         let (client, runtime) = bus.client();
-        let _inside = runtime.enter();
-        let mut streams = jetstream::new(client.clone());
-        streams.set_timeout(PATIENCE);
+        let entries = kept.entries.clone();
         let known: Arc<Mutex<Known>> = Arc::default();
         let leader = Leader::new(name, wire::random_id()?);
-        let made = runtime.block_on(make_streams(&streams));
-        let entries = made.map_err(|why| {
-            io::Error::other(format!("the broker keeps no streams (JetStream): {why}"))
-        })?;
         let seeker = Seeker {
             client: client.clone(),
             entries: entries.clone(),
@@ -117,27 +106,6 @@ impl Drop for Leadership {
         // Without an answer, the entry ends after a few seconds.
         let _ = self.runtime.block_on(purge);
     }
-}
-
-/// Makes the streams of shares and of the leadership, if they are not there.
-async fn make_streams(streams: &jetstream::Context) -> Result<stream::Stream, async_nats::Error> {
-    let shares = stream::Config {
-        name: SHARES_STREAM.to_owned(),
-        subjects: vec![Subject::shares()],
-        max_age: SHARES_KEPT,
-        duplicate_window: SAME_SHARE,
-        ..stream::Config::default()
-    };
-    streams.get_or_create_stream(shares).await?;
-    let entries = stream::Config {
-        name: format!("KV_{LEADER_BUCKET}"),
-        subjects: vec![format!("$KV.{LEADER_BUCKET}.>")],
-        max_age: Duration::from_nanos(LEADER_TTL_NS),
-        max_messages_per_subject: 1,
-        duplicate_window: Duration::from_nanos(LEADER_TTL_NS),
-        ..stream::Config::default()
-    };
-    Ok(streams.get_or_create_stream(entries).await?)
 }
 
 struct Seeker {

@@ -1,7 +1,8 @@
 //! Many hosts as one instrument: agents offer their ports to a controller, over NATS.
 //!
 //! [`agent`] is the process of a host, [`FleetCarrier`] carries out plans over a [`Fleet`] of agents, [`pki`] makes the
-//! certificates of a fleet and the configuration of its broker, [`broker`] runs a broker.
+//! certificates of a fleet and the configuration of its broker, [`broker`] runs a broker,
+//! [`local`] is the fleet of this host.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +11,9 @@ pub mod broker;
 mod bus;
 mod carrier;
 mod fleet;
+mod kept;
 mod leadership;
+pub mod local;
 pub mod pki;
 mod register;
 mod wire;

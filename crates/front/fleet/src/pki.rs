@@ -15,8 +15,10 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
+use wb_machine::process;
 
 /// Name of the controller in its certificate.
 pub const CONTROLLER: &str = "controller";
@@ -24,6 +26,8 @@ pub const CONTROLLER: &str = "controller";
 const VALID: Duration = Duration::days(3650);
 /// Validity begins this long before now, because the clocks of some hosts are behind.
 const BEFORE: Duration = Duration::days(1);
+/// File with the process of the broker.
+const PID_FILE: &str = "nats.pid";
 /// Largest message of the broker, in bytes.
 const MAX_PAYLOAD: u32 = 1 << 20;
 
@@ -84,7 +88,7 @@ pub struct Fleet {
 }
 
 /// Settings of a fleet, in its folder.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Settings {
     /// Names and addresses of the broker, each with its port.
     servers: Vec<String>,
@@ -105,13 +109,8 @@ impl Fleet {
         if fleet.settings_file().exists() {
             return Err(in_file(folder, &"has a fleet already"));
         }
-        let names = servers
-            .iter()
-            .map(|server| split(server).map(|(name, _)| name));
-        let mut names: Vec<String> = names.collect::<io::Result<_>>()?;
-        names.extend(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
-        names.sort();
-        names.dedup();
+        let names = servers.iter().map(|s| split(s).map(|(name, _)| name));
+        names.collect::<io::Result<Vec<String>>>()?;
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -122,16 +121,43 @@ impl Fleet {
         let certificate = authority.self_signed(&key).map_err(io::Error::other)?;
         fleet.write("ca.key", &key.serialize_pem())?;
         fleet.write("ca.pem", &certificate.pem())?;
-        let (certificate, key) =
-            fleet.issue("server", names, ExtendedKeyUsagePurpose::ServerAuth)?;
-        fleet.write("server.pem", &certificate)?;
-        fleet.write("server.key", &key)?;
-        fleet.settle(&Settings {
-            servers: servers.to_vec(),
-            hosts: Vec::new(),
-        })?;
-        fleet.admit(CONTROLLER)?;
+        fleet.set_servers(servers)?;
         Ok(fleet)
+    }
+
+    /// Sets the addresses of the broker, `HOST:PORT` each, and makes its certificate and the files of all members for
+    /// them. Hosts with an earlier file do not know the new addresses.
+    ///
+    /// # Errors
+    /// If a file cannot be written, or an address has no port.
+    pub fn set_servers(&self, servers: &[String]) -> io::Result<()> {
+        let mut settings = match self.settings_file().exists() {
+            true => self.settings()?,
+            false => Settings::default(),
+        };
+        if settings.servers == servers {
+            return Ok(());
+        }
+        let names = servers.iter().map(|s| split(s).map(|(name, _)| name));
+        let mut names: Vec<String> = names.collect::<io::Result<_>>()?;
+        names.extend(["localhost", "127.0.0.1", "::1"].map(str::to_owned));
+        names.sort();
+        names.dedup();
+        let (certificate, key) =
+            self.issue("server", names, ExtendedKeyUsagePurpose::ServerAuth)?;
+        self.write("server.pem", &certificate)?;
+        self.write("server.key", &key)?;
+        settings.servers = servers.to_vec();
+        self.settle(&settings)?;
+        for member in settings
+            .hosts
+            .iter()
+            .map(String::as_str)
+            .chain([CONTROLLER])
+        {
+            self.admit(member)?;
+        }
+        Ok(())
     }
 
     /// Opens the fleet in a folder.
@@ -184,6 +210,20 @@ impl Fleet {
         self.admit(host)
     }
 
+    /// Lets the broker read its configuration again, if it runs on this host. Returns false if it does not.
+    #[must_use]
+    pub fn reload_broker(&self) -> bool {
+        let pid = fs::read_to_string(self.folder.join(PID_FILE)).ok();
+        let Some(pid) = pid.and_then(|text| text.trim().parse::<u32>().ok()) else {
+            return false;
+        };
+        // Another process may have the number of a broker that was killed.
+        let command = process::command_of(pid).unwrap_or_default();
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let pid = pid.filter(|_| command.contains("nats-server"));
+        pid.is_some_and(|pid| kill_process(pid, Signal::HUP).is_ok())
+    }
+
     /// Configuration file of the broker.
     #[must_use]
     pub fn broker_file(&self) -> PathBuf {
@@ -231,6 +271,7 @@ impl Fleet {
         Ok(format!(
             r#"# Broker of a fleet. `wirebench fleet add HOST` writes this file anew.
 port: {port}
+pid_file: "{folder}/{PID_FILE}"
 max_payload: {MAX_PAYLOAD}
 jetstream {{ store_dir: "{folder}/broker" }}
 tls {{

@@ -14,7 +14,7 @@ use std::{
 
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::json;
-use wb_model::{Phase, Report, Snapshot, Verdict, bench::TrialPurpose, timeline::Timeline};
+use wb_model::{Phase, Plan, Report, Snapshot, Verdict, bench::TrialPurpose, timeline::Timeline};
 use wb_render::metrics::Seen;
 use wb_session::{End, Environment, Extras, Finished, Observer, StartError, View, prepare};
 
@@ -61,8 +61,16 @@ impl Ending {
     }
 }
 
+/// Work of a run.
+pub(crate) enum Work {
+    /// To carry out a plan.
+    Start(Box<Plan>),
+    /// To continue a run over a fleet that a server left behind.
+    Resume,
+}
+
 /// Carries out a run. Its last events and its report are still to be published.
-pub(crate) fn carry_out(run: &Arc<Run>, plan: wb_model::Plan, settings: &Settings) -> Ending {
+pub(crate) fn carry_out(run: &Arc<Run>, work: Work, settings: &Settings) -> Ending {
     let (news, arrivals) = channel();
     let waiting = Arc::new(AtomicUsize::new(0));
     let (published, counted) = (Arc::clone(run), Arc::clone(&waiting));
@@ -76,7 +84,7 @@ pub(crate) fn carry_out(run: &Arc<Run>, plan: wb_model::Plan, settings: &Setting
         run,
     };
     // A defect must not end the runs of others.
-    let work = AssertUnwindSafe(|| run_plan(plan, settings, observer));
+    let work = AssertUnwindSafe(|| do_work(work, settings, observer));
     let result = catch_unwind(work).unwrap_or_else(|_| Err(None));
     let events = publisher.ok().and_then(|thread| thread.join().ok());
     let ending = match result {
@@ -114,33 +122,62 @@ fn of_finished(run: &Run, finished: Finished) -> Ending {
     }
 }
 
-fn run_plan(
-    plan: wb_model::Plan,
+fn do_work(
+    work: Work,
     settings: &Settings,
     mut observer: Publisher<'_>,
 ) -> Result<Finished, Option<StartError>> {
     let run = observer.run;
     observer.tell(News::State(RunState::Preparing));
     let environment = Environment {
-        hints: (settings.hints)(&plan),
+        run: Some(run.id.clone()),
         signals: run.signals.clone(),
         steering: run.steering.clone(),
         base: settings.grants.files.clone(),
         shares_process: true,
         ..Environment::default()
     };
+    let finished = match work {
+        Work::Start(plan) => run_plan(*plan, environment, settings, &mut observer),
+        Work::Resume => {
+            let carrier = settings.carrier.as_ref();
+            let resumed = carrier.and_then(|c| c.resume(&run.id, &environment, &mut observer));
+            let unknown = || Err(StartError::stream("fleet", "knows nothing of the run"));
+            resumed
+                .unwrap_or_else(unknown)
+                .map(|(report, end)| Finished { report, end })
+        }
+    };
+    finished.map_err(Some)
+}
+
+fn run_plan(
+    plan: Plan,
+    environment: Environment,
+    settings: &Settings,
+    observer: &mut Publisher<'_>,
+) -> Result<Finished, StartError> {
+    let has_hosts = plan.first_host().is_some();
+    let environment = Environment {
+        carrier: settings.carrier.clone().filter(|_| has_hosts),
+        hints: (settings.hints)(&plan),
+        ..environment
+    };
     let mut extras = Extras {
         progress: true,
         ..Extras::default()
     };
     extras.capture.zone = TimeZone::system();
-    let prepared = prepare(plan, &environment, extras).map_err(Some)?;
-    run.resolved(prepared.plan());
+    if has_hosts && plan.procedure.is_none() {
+        return wb_session::carry_out(plan, &environment, extras, observer);
+    }
+    let prepared = prepare(plan, &environment, extras)?;
+    observer.run.resolved(prepared.plan());
     for warning in prepared.warnings() {
         observer.tell(News::Message(warning.clone()));
     }
     observer.tell(News::State(RunState::Armed));
-    prepared.run(&mut observer).map_err(Some)
+    prepared.run(observer)
 }
 
 /// Stores the report, and publishes the last events of a run. Returns the report if it could not be stored.

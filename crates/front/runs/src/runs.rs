@@ -25,10 +25,10 @@ use wb_model::{
     powers::PowerUse, report::JobReport, timeline::Timeline,
 };
 use wb_render::metrics::Seen;
-use wb_session::{PortHint, Signals, Steer, Steering, StreamSteer};
+use wb_session::{Carrier, PortHint, Signals, Steer, Steering, StreamSteer};
 
 use crate::{
-    carry_out::{Ending, carry_out, publish_end},
+    carry_out::{Ending, Work, carry_out, publish_end},
     concerns::{Concern, concerns},
     feed::{Feed, NumberedEvent},
     grants::{Grants, is_plain_name},
@@ -62,6 +62,8 @@ pub struct Settings {
     pub grants: Grants,
     /// Ports that plans may use, with `*` and `?`; empty: all.
     pub ports: Vec<String>,
+    /// Carries out plans that name hosts; `None`: such plans are refused.
+    pub carrier: Option<Arc<dyn Carrier>>,
     /// Local socket that takes requests to stop runs.
     pub socket: Option<PathBuf>,
     /// Returns what is known about the ports of a plan from outside of it, by place.
@@ -189,6 +191,27 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Run {
+    fn new(meta: RunMeta, folder: RunFolder, plan: Plan, listed: Option<Listed>) -> Self {
+        Self {
+            id: meta.id.clone(),
+            feed: Feed::default(),
+            folder,
+            signals: Signals::none(),
+            steering: Steering::default(),
+            course: Course::default(),
+            meta: Mutex::new(meta),
+            seen: Mutex::default(),
+            so_far: Mutex::default(),
+            jobs: Mutex::default(),
+            plan: Mutex::new(Arc::new(plan)),
+            report: Mutex::default(),
+            started: Mutex::default(),
+            stopping: AtomicBool::new(false),
+            steered: AtomicBool::new(false),
+            listed: Mutex::new(listed),
+        }
+    }
+
     /// Facts about the run at this moment.
     #[must_use]
     pub fn meta(&self) -> RunMeta {
@@ -248,7 +271,8 @@ impl Run {
     /// Returns true if the senders of the run can change their rate.
     #[must_use]
     pub fn can_be_steered(&self) -> bool {
-        Steering::is_followed_by(&self.plan())
+        let plan = self.plan();
+        plan.first_host().is_none() && Steering::is_followed_by(&plan)
     }
 
     pub(crate) fn show_jobs(&self, now: JobsSoFar) {
@@ -318,6 +342,9 @@ impl Run {
         if self.plan().procedure.is_some() {
             return Err("a benchmark sets the rates of its streams".to_owned());
         }
+        if self.plan().first_host().is_some() {
+            return Err("streams of other hosts cannot be changed during the run".to_owned());
+        }
         self.steering.steer_streams(wishes)
     }
 
@@ -386,6 +413,11 @@ impl Runs {
                 path: inner.settings.state.clone(),
                 cause,
             })?;
+        let mut table = lock(&inner.table);
+        for meta in inner.store.left_behind() {
+            inner.resume(&mut table, meta.clone());
+        }
+        drop(table);
         Ok(Self(inner))
     }
 
@@ -689,6 +721,12 @@ impl Inner {
         if !refused.is_empty() {
             return Err(Refusal::Powers(refused));
         }
+        if let Some((place, host)) = plan.first_host()
+            && self.settings.carrier.is_none()
+        {
+            let what = format!("is on the host {host}; this server has no fleet (`--fleet FLEET`)");
+            return Err(PlanError(vec![PlanProblem { place, what }]).into());
+        }
         let (need, limit) = (
             wb_session::port_memory(plan),
             wb_session::total_memory() / 4,
@@ -756,24 +794,34 @@ impl Inner {
                 output.path = folder.files().join(&output.path).display().to_string();
             }
         }
-        Ok(Arc::new(Run {
-            id,
-            feed: Feed::default(),
-            folder,
-            signals: Signals::none(),
-            steering: Steering::default(),
-            course: Course::default(),
-            meta: Mutex::new(meta),
-            seen: Mutex::default(),
-            so_far: Mutex::default(),
-            jobs: Mutex::default(),
-            plan: Mutex::new(Arc::new(plan.clone())),
-            report: Mutex::default(),
-            started: Mutex::default(),
-            stopping: AtomicBool::new(false),
-            steered: AtomicBool::new(false),
-            listed: Mutex::new(Some(listed)),
-        }))
+        Ok(Arc::new(Run::new(meta, folder, plan.clone(), Some(listed))))
+    }
+
+    /// Continues a run over a fleet that a server left behind: its hosts may still run, and keep their results.
+    fn resume(self: &Arc<Self>, table: &mut Table, meta: RunMeta) {
+        let folder = self.store.folder(&meta.id);
+        let plan = folder.read::<Plan>("plan.json");
+        let plan = plan.filter(|plan| plan.first_host().is_some() && plan.procedure.is_none());
+        let Some(plan) = plan.filter(|_| self.settings.carrier.is_some()) else {
+            return;
+        };
+        let ports = ports_of(&plan);
+        let run = Arc::new(Run::new(meta, folder, plan, None));
+        for event in run.folder.read_events() {
+            run.feed.push(event.name, &event.data);
+        }
+        table.runs.insert(run.id.clone(), Arc::clone(&run));
+        self.spawn(table, &run, &ports, Work::Resume);
+    }
+
+    /// Ends a resumed run of which nothing more is known than the history has.
+    fn give_up(&self, table: &mut Table, run: &Run) {
+        if let Some(meta) = self.store.get(&run.id) {
+            // The next start tries again if it cannot be written.
+            let _ = run.folder.write("run.json", &meta);
+        }
+        run.folder.forget_so_far();
+        table.runs.remove(&run.id);
     }
 
     /// A name of this second that no run has.
@@ -798,8 +846,10 @@ impl Inner {
                 .next()
                 .is_none()
             {
-                let queued = table.queue.remove(place);
-                self.spawn(table, queued);
+                let Queued {
+                    run, plan, waiting, ..
+                } = table.queue.remove(place);
+                self.spawn(table, &run, &waiting.ports, Work::Start(Box::new(plan)));
             }
         }
         let late = |queued: &Queued| queued.until <= now;
@@ -869,18 +919,32 @@ impl Inner {
         ended.iter().for_each(|run| self.save(table, run));
     }
 
-    /// Starts a run in a new thread.
-    fn spawn(self: &Arc<Self>, table: &mut Table, queued: Queued) {
-        let Queued {
-            waiting, run, plan, ..
-        } = queued;
-        let owner = waiting.owner.as_deref();
-        table.ports.take(&waiting.ports, &run.id, owner);
+    /// Carries out a run in a new thread.
+    fn spawn(
+        self: &Arc<Self>,
+        table: &mut Table,
+        run: &Arc<Run>,
+        ports: &BTreeSet<String>,
+        work: Work,
+    ) {
+        let owner = run.meta().owner;
+        table.ports.take(ports, &run.id, owner.as_deref());
         table.active += 1;
         run.change(|meta| meta.state = RunState::Preparing);
-        let (inner, carried) = (Arc::clone(self), Arc::clone(&run));
+        let (inner, carried) = (Arc::clone(self), Arc::clone(run));
+        let resumes = matches!(work, Work::Resume);
         let work = move || {
-            let ending = carry_out(&carried, plan, &inner.settings);
+            let ending = carry_out(&carried, work, &inner.settings);
+            if resumes && ending.report.is_none() {
+                let mut table = lock(&inner.table);
+                table.active -= 1;
+                table.ports.release(&carried.id);
+                inner.give_up(&mut table, &carried);
+                inner.advance(&mut table);
+                drop(table);
+                carried.feed.close();
+                return;
+            }
             let (end, reason) = (ending.end, ending.reason.clone());
             let report = ending.report.clone();
             // The report is there before anything says that the run has ended.
@@ -899,7 +963,7 @@ impl Inner {
             table.active -= 1;
             table.ports.release(&run.id);
             let reason = format!("cannot start a thread: {error}");
-            self.refuse(table, &run, RunEnd::Refused, &reason);
+            self.refuse(table, run, RunEnd::Refused, &reason);
         }
     }
 }

@@ -195,6 +195,8 @@ pub struct Store {
     keep: usize,
     /// Ended runs, by their names, which are in the order of their times.
     index: Mutex<BTreeMap<String, RunMeta>>,
+    /// Runs that a server left behind without their results, as they were then.
+    left_behind: Vec<RunMeta>,
     /// Keeps other servers out.
     _lock: File,
 }
@@ -215,10 +217,11 @@ impl Store {
         let lock = options.open(&path).map_err(failed("open", &path))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| StoreError::InUse(folder.to_owned()))?;
-        let store = Self {
+        let mut store = Self {
             runs,
             keep,
             index: Mutex::default(),
+            left_behind: Vec::new(),
             _lock: lock,
         };
         let mut index = BTreeMap::new();
@@ -233,13 +236,22 @@ impl Store {
                 continue;
             };
             if meta.state != RunState::Ended {
+                let left = meta.clone();
                 folder.recover(&mut meta);
+                if meta.verdict.is_none_or(|v| v == Verdict::Incomplete) {
+                    store.left_behind.push(left);
+                }
             }
             index.insert(meta.id.clone(), meta);
         }
         *store.lock() = index;
         store.remove_oldest();
         Ok(store)
+    }
+
+    /// Runs that a server left behind without their results, as they were then.
+    pub(crate) fn left_behind(&self) -> &[RunMeta] {
+        &self.left_behind
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, RunMeta>> {
@@ -429,12 +441,18 @@ impl RunFolder {
         }
     }
 
-    /// Begins the file of events.
+    /// Begins the file of events. The events of a server that was killed are written again, as nothing can follow the
+    /// open end of its file.
     pub(crate) fn events(&self) -> Result<EventFile, StoreError> {
         let path = self.0.join("events.jsonl.zst");
+        let earlier: Vec<NumberedEvent> = self.read_events().collect();
         let file = File::create(&path).map_err(failed("write", &path))?;
         let encoder = zstd::Encoder::new(file, LEVEL).map_err(failed("write", &path))?;
-        Ok(EventFile { encoder, path })
+        let mut events = EventFile { encoder, path };
+        for event in earlier {
+            events.add(event.id, event.name, &event.data)?;
+        }
+        Ok(events)
     }
 
     /// The events of an ended run, as far as they were written. They are read one by one: there may be very many.

@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
-use wb_model::{Plan, Report, Verdict, text::plan_from_toml};
+use wb_model::{Plan, Report, Verdict, fleet::Agent, text::plan_from_toml};
 use wb_runs::{Grants, Refusal, Run, RunEnd, RunRequest, RunState, Runs, Settings};
-use wb_session::{Environment, View};
+use wb_session::{Carrier, End, Environment, Observer, StartError, View};
 use wb_testing::eventually_within;
 
 /// Longest time for what happens soon.
@@ -17,6 +17,7 @@ fn settings(state: &Path, most: usize) -> Settings {
         most,
         grants: Grants::default(),
         ports: Vec::new(),
+        carrier: None,
         socket: None,
         hints: |_| BTreeMap::new(),
     }
@@ -189,5 +190,99 @@ fn captures_write_into_the_folder_of_their_run() {
         let capture = capture.replace("all.pcap", path);
         let refused = runs.start(request(plan(&format!("{text}{capture}"))));
         assert!(matches!(refused, Err(Refusal::Powers(_))), "{path}");
+    }
+}
+
+/// A fleet that knows one run.
+#[derive(Debug)]
+struct Knows(&'static str);
+
+impl Carrier for Knows {
+    fn carry_out(
+        &self,
+        _: Plan,
+        _: &Environment,
+        _: &mut dyn Observer,
+    ) -> Result<(Report, End), StartError> {
+        unreachable!("nothing is started")
+    }
+
+    fn resume(
+        &self,
+        run: &str,
+        environment: &Environment,
+        observer: &mut dyn Observer,
+    ) -> Option<Result<(Report, End), StartError>> {
+        assert_eq!(environment.run.as_deref(), Some(run));
+        observer.started();
+        (run == self.0).then(|| {
+            let mut report = Report::default();
+            report.totals.offered_frames = Some(77);
+            report.reason = "of the shares".to_owned();
+            Ok((report, End::Completed))
+        })
+    }
+
+    fn agents(&self) -> Vec<Agent> {
+        Vec::new()
+    }
+
+    fn drain(&self, _: &str, _: bool) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// A server was killed during two runs over a fleet. The next one continues the one that the fleet knows.
+#[test]
+fn runs_over_a_fleet_outlive_their_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut far = traffic("count = 5");
+    for port in &mut far.ports {
+        port.locator.host = Some("h1".to_owned());
+        port.locator.driver = None;
+        port.locator.name.clone_from(&port.name);
+    }
+    let runs = Runs::new(settings(folder.path(), 1)).unwrap();
+    let refused = runs.start(request(far.clone()));
+    assert!(matches!(refused, Err(Refusal::Plan(why)) if why.to_string().contains("--fleet")));
+    assert!(runs.end(SOON));
+    drop(runs);
+    for id in ["20261126T211500-0001", "20261126T211500-0002"] {
+        let run = folder.path().join("runs").join(id);
+        std::fs::create_dir_all(run.join("files")).unwrap();
+        let meta = serde_json::json!({
+            "id": id, "kind": "trial", "target": "h1:x", "ports": [], "state": "running", "elapsed_ns": 5,
+            "requested": "2026-11-26T21:15:00Z", "started": "2026-11-26T21:15:01Z",
+        });
+        std::fs::write(run.join("run.json"), meta.to_string()).unwrap();
+        std::fs::write(run.join("plan.json"), serde_json::to_string(&far).unwrap()).unwrap();
+    }
+    for _ in 0..2 {
+        let with_fleet = Settings {
+            carrier: Some(Arc::new(Knows("20261126T211500-0001"))),
+            ..settings(folder.path(), 1)
+        };
+        let mut opened = None;
+        eventually_within(SOON, "the server before leaves the folder", || {
+            opened = Runs::new(with_fleet.clone()).ok();
+            opened.is_some()
+        });
+        let runs = opened.unwrap();
+        eventually_within(SOON, "both end", || {
+            runs.list().len() == 2 && runs.list().iter().all(|meta| meta.state == RunState::Ended)
+        });
+        let known = runs.get("20261126T211500-0001").unwrap();
+        assert_eq!(known.end, Some(RunEnd::Finished));
+        let report = runs.report(&known.id).unwrap();
+        assert_eq!(
+            (report.totals.offered_frames, &*report.reason),
+            (Some(77), "of the shares")
+        );
+        let unknown = runs.get("20261126T211500-0002").unwrap();
+        assert_eq!(
+            (unknown.end, &*unknown.reason),
+            (Some(RunEnd::Fault), "the server ended")
+        );
+        assert!(runs.end(SOON));
     }
 }

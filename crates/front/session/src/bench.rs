@@ -385,6 +385,8 @@ impl Benchmark {
                 memory: None,
                 // Trials have the rates of the procedure.
                 steering: Steering::default(),
+                // Each trial is a run of its own.
+                run: None,
                 ..environment.clone()
             },
             prepare,

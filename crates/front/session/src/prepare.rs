@@ -242,25 +242,12 @@ impl Attended<'_> {
 
 /// Checks that all ports and jobs are on this host.
 fn check_hosts(plan: &Plan) -> Result<(), StartError> {
-    let mut locators = plan.locators();
-    let elsewhere = locators.find_map(|port| Some((port, port.host.as_ref()?)));
-    if let Some((place, host)) = plan.job_hosts().next() {
-        return Err(StartError::stream(
-            place,
-            format!(
-                "the job is for the host {host}; add `--fleet URL` to run the plan over several hosts"
-            ),
-        ));
-    }
-    match elsewhere {
-        None => Ok(()),
-        Some((port, host)) => Err(StartError::stream(
-            port.to_string(),
-            format!(
-                "the port is on the host {host}; add `--fleet URL` to run the plan over several hosts"
-            ),
-        )),
-    }
+    let Some((place, host)) = plan.first_host() else {
+        return Ok(());
+    };
+    let what =
+        format!("is on the host {host}; `--fleet FLEET` carries out the plan over several hosts");
+    Err(StartError::stream(place, what))
 }
 
 /// Checks that no job changes the user of the process.

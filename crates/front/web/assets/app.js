@@ -2,13 +2,14 @@
 import { Failure, actions, get, may, post, session, storeToken, storedToken } from "./api.js";
 import { h, notify, show } from "./dom.js";
 import * as access from "./access.js";
+import * as hosts from "./hosts.js";
 import * as newRun from "./new.js";
 import * as ports from "./ports.js";
 import * as run from "./run.js";
 import * as runs from "./runs.js";
 
 const RETRY = 4000;
-const VIEWS = { __proto__: null, runs, run, new: newRun, ports, api: access };
+const VIEWS = { __proto__: null, runs, run, new: newRun, ports, hosts, api: access };
 const element = (id) => document.getElementById(id);
 const main = element("main");
 let leaving = new AbortController();
@@ -128,6 +129,7 @@ async function start({ refused, hasLoggedIn } = {}) {
   element("leave").hidden = !session.authenticated;
   element("views").hidden = false;
   element("views").querySelector("[href='#/new']").hidden = !may("run");
+  get("host").then((host) => { element("views").querySelector("[href='#/hosts']").hidden = !host.fleet; }, () => {});
   route();
   if (refused) notify(`${refused} You are still signed in as ${session.name}.`);
 }

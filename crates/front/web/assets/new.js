@@ -291,7 +291,14 @@ export function open(root, { query, signal }) {
     const good = ports.filter((port) => port.up && port.carrier && port.locator.includes("/")).sort((a, b) => Boolean(a.held_by) - Boolean(b.held_by));
     const first = good.find((port) => good.some((other) => other.locator === port.peer)) ?? good[0];
     const second = good.find((port) => port.locator === first?.peer) ?? good.find((port) => port !== first);
-    return [first?.locator ?? "", second?.locator ?? ""];
+    if (first) return [first.locator, second?.locator ?? ""];
+    const far = ports.filter((port) => port.up && port.locator.includes(":")), hostOf = (port) => port.locator.split(":")[0];
+    return [far[0]?.locator ?? "", far.find((port) => hostOf(port) !== hostOf(far[0]))?.locator ?? ""];
+  }
+
+  // Ports of a host of the fleet, as those of the server.
+  function portsOf(agent) {
+    return agent.ports.map((port) => ({ ...port, carrier: port.up, held_by: agent.state === "free" ? null : agent.state }));
   }
 
   function offerPorts() {
@@ -324,9 +331,10 @@ export function open(root, { query, signal }) {
   async function load() {
     const from = query.get("from");
     const [found, host, list] = await Promise.all([attempt(() => get("ports")), attempt(() => get("host")), attempt(() => get("examples"))]);
+    const agents = host?.fleet ? await attempt(() => get("fleet/agents")) : null;
     if (signal.aborted) return;
     isLoaded = true;
-    ports = found ?? [];
+    ports = [...found ?? [], ...(agents ?? []).flatMap(portsOf)];
     granted = host?.powers ?? null;
     examples.append(...(list ?? []).map(({ name, about, toml }) => h("option", { value: toml, title: about }, name)));
     offerPorts();

@@ -31,6 +31,8 @@ pub(crate) struct HostDocument {
     powers: PowersDocument,
     /// Maximum number of runs at the same time.
     max_runs: usize,
+    /// True if plans may name the hosts of a fleet.
+    fleet: bool,
 }
 
 /// Powers that plans may use.
@@ -66,6 +68,7 @@ pub(crate) fn host(runs: &Runs) -> HostDocument {
         memory_bytes: info.totalram.saturating_mul(info.mem_unit.into()),
         powers: PowersDocument::of(&runs.settings().grants),
         max_runs: runs.settings().most,
+        fleet: runs.settings().carrier.is_some(),
     }
 }
 

@@ -8,6 +8,7 @@
 mod access;
 mod answer;
 mod events;
+mod fleet;
 mod guard;
 mod host;
 mod openapi;

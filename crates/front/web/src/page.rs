@@ -34,7 +34,7 @@ const STYLE: &str = "text/css";
 const INDEX: &str = include_str!("../assets/index.html");
 
 /// Files of the page: name, type and text.
-const ASSETS: [(&str, &str, &str); 17] = [
+const ASSETS: [(&str, &str, &str); 18] = [
     ("access.js", SCRIPT, include_str!("../assets/access.js")),
     ("api.js", SCRIPT, include_str!("../assets/api.js")),
     ("app.css", STYLE, include_str!("../assets/app.css")),
@@ -42,6 +42,7 @@ const ASSETS: [(&str, &str, &str); 17] = [
     ("bench.js", SCRIPT, include_str!("../assets/bench.js")),
     ("dom.js", SCRIPT, include_str!("../assets/dom.js")),
     ("format.js", SCRIPT, include_str!("../assets/format.js")),
+    ("hosts.js", SCRIPT, include_str!("../assets/hosts.js")),
     ("new.js", SCRIPT, include_str!("../assets/new.js")),
     (
         "plan-form.js",

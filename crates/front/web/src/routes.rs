@@ -9,13 +9,13 @@ use axum::{
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::Value;
-use wb_model::{Plan, Report, Snapshot, timeline::Timeline};
+use wb_model::{Plan, Report, Snapshot, fleet::Agent, timeline::Timeline};
 use wb_runs::RunMeta;
 
 use crate::{
     access::{self, Access},
     answer::ApiError,
-    guard, host, openapi, otg, page,
+    fleet, guard, host, openapi, otg, page,
     runs::{self, App},
     tokens::Role,
 };
@@ -130,7 +130,7 @@ impl Route {
 }
 
 /// All requests.
-pub(crate) static ROUTES: [Route; 36] = [
+pub(crate) static ROUTES: [Route; 38] = [
     route("get", "/", "Get the page.", || get(page::index))
         .gives(200, Body::Of("text/html"))
         .by(None),
@@ -218,6 +218,24 @@ pub(crate) static ROUTES: [Route; 36] = [
         "1: with what `wirebench doctor` finds at each interface",
     )])
     .gives(200, Body::Json(shape::<Vec<host::PortDocument>>)),
+    route(
+        "get",
+        "/api/v1/fleet/agents",
+        "List the hosts of the fleet that are there, with their ports.",
+        || get(fleet::agents),
+    )
+    .gives(200, Body::Json(shape::<Vec<Agent>>))
+    .or(&[404]),
+    route(
+        "post",
+        "/api/v1/fleet/agents/{host}/drain",
+        "Let a host refuse new runs, or accept them again.",
+        || post(fleet::drain),
+    )
+    .takes(shape::<fleet::DrainBody>)
+    .gives(202, Body::Empty)
+    .or(&[400, 404])
+    .by(Some(Role::Admin)),
     route(
         "post",
         "/api/v1/plans/check",

@@ -455,7 +455,8 @@ fn link_options(port: &PortPlan) -> LinkOptions {
 #[must_use]
 pub fn port_memory(plan: &Plan) -> u64 {
     let mut links = BTreeSet::new();
-    let ports = plan.ports.iter().map(|port| match port.locator.driver {
+    let own = plan.ports.iter().filter(|port| port.locator.host.is_none());
+    let ports = own.map(|port| match port.locator.driver {
         Some(Driver::Memory) if links.insert(&port.locator.name) => link_options(port).bytes(),
         Some(Driver::Memory | Driver::File) => 0,
         _ => port.ring_bytes.saturating_mul(port.workers.into()),

@@ -76,6 +76,10 @@ impl Controller {
             Progress::Gone => {}
             _ => host.progress = Progress::Settled,
         }
+        if share.share.end == ShareEnd::Lease && host.outcome.state == HostState::Complete {
+            host.outcome.state = HostState::CutOff;
+            host.outcome.why = "its lease ran out".to_owned();
+        }
         let was_counted = host.is_counted;
         let last = host.last.take();
         host.last = Some(completed(last, &share, &self.placement.directions));
@@ -166,6 +170,7 @@ fn why_gone(host: &Host) -> Option<String> {
     let at = at.unwrap_or_default();
     match host.outcome.state {
         HostState::Lost => Some(format!("host {name} lost{at}: {why}")),
+        HostState::CutOff if why_ended(host).is_some() => None,
         HostState::CutOff => Some(format!("host {name} was cut off{at}: {why}")),
         HostState::Late | HostState::Refused => Some(format!("host {name} took no part: {why}")),
         HostState::Complete if host.share.is_none() => Some(format!("host {name} took no part")),

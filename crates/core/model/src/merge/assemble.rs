@@ -220,7 +220,10 @@ fn directions(
             .iter()
             .filter(|host| host.state != HostState::Complete);
         if let Some(host) = missing.find(takes_part) {
-            whole.totals.lost_frames = None;
+            // The counts of a host that ended early are true, and so are the losses between two of them.
+            if !parts.iter().any(|part| part.name == host.host) {
+                whole.totals.lost_frames = None;
+            }
             whole.incomplete.get_or_insert_with(|| host.account());
         }
         whole
@@ -459,6 +462,21 @@ mod tests {
         assert_eq!(one.latency_ns, other.latency_ns);
         let counts = |report: &Report| Vec::from_iter(report.jobs.iter().map(|job| job.totals));
         assert_eq!(counts(&one), counts(&other));
+    }
+
+    #[test]
+    fn counts_of_hosts_that_ended_early_are_true() {
+        let mut hosts = complete(&["h1", "h2", "h3"]);
+        hosts[0].state = HostState::CutOff;
+        let all = assemble(&plan(&["lost<=4"]), all(), hosts).unwrap();
+        assert_eq!(
+            (all.verdict, &*all.reason),
+            (Verdict::Incomplete, "host h1 cut off")
+        );
+        let whole = assemble(&plan(&[]), self::all(), complete(&["h1", "h2", "h3"])).unwrap();
+        let lost = |report: &Report| Vec::from_iter(report.jobs.iter().map(|job| job.totals));
+        assert_eq!(lost(&all), lost(&whole));
+        assert!(all.jobs[0].incomplete.is_some() && all.jobs[0].totals.lost_frames.is_some());
     }
 
     #[test]

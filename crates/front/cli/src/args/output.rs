@@ -63,7 +63,7 @@ pub(crate) struct OutputArgs {
     /// Seed of all random choices [default: 1].
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
-    /// Run over the hosts of a fleet: its access file, the URL of its broker, or `lab`. Ports are HOST:PORT then.
+    /// Run over the hosts of a fleet: its access file, the URL of its broker, `local` or `lab`. Ports are HOST:PORT then.
     #[cfg(feature = "fleet")]
     #[arg(long, value_name = "FLEET")]
     pub(crate) fleet: Option<String>,

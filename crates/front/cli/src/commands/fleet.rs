@@ -1,15 +1,21 @@
 //! `wirebench fleet`: makes the certificates of a fleet, and lists its agents.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use schemars::JsonSchema;
-use serde::Serialize;
-use wb_fleet::{Fleet, pki};
+use wb_fleet::{Present, local, pki};
+use wb_model::fleet::Agent;
 use wb_render::table::Table;
 
-use crate::{deliver::print, fleet::access, say::say};
+use crate::{
+    deliver::print,
+    fleet::{LOCAL, join},
+    say::say,
+};
 
 /// Make the certificates of a fleet of hosts, and list its agents.
 #[derive(Subcommand, Debug)]
@@ -42,7 +48,7 @@ pub(crate) struct InitArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct AddArgs {
-    /// Folder of the fleet.
+    /// Folder of the fleet, or `local` for the fleet of this host.
     folder: PathBuf,
     /// Names of the hosts in plans.
     #[arg(required = true)]
@@ -51,27 +57,12 @@ pub(crate) struct AddArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ListArgs {
-    /// Access file of the controller, URL of the broker, or `lab`.
+    /// Access file of the controller, URL of the broker, `local` or `lab`.
     #[arg(long, value_name = "FLEET")]
     fleet: String,
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
-}
-
-/// An agent in the list.
-#[derive(Debug, Serialize, JsonSchema)]
-struct AgentDocument {
-    /// Host of the agent.
-    host: String,
-    /// Version of its program.
-    version: String,
-    /// `free`, `draining` or `run ID`.
-    state: String,
-    /// Names of its ports.
-    ports: Vec<String>,
-    /// Running tasks for each CPU, if known.
-    load: Option<f64>,
 }
 
 /// Time in which agents show that they are there.
@@ -88,12 +79,19 @@ pub(crate) fn run(command: &FleetCommand) -> Result<u8> {
             ));
         }
         FleetCommand::Add(args) => {
-            let fleet = pki::Fleet::open(&args.folder)?;
+            let fleet = match args.folder.to_str() {
+                Some("local") => local::open(Path::new(LOCAL))?,
+                _ => pki::Fleet::open(&args.folder)?,
+            };
             for host in &args.hosts {
                 let path = fleet.add(host)?;
                 print(&path.display().to_string());
             }
-            say("the broker has to read its configuration again: nats-server --signal reload");
+            if !fleet.reload_broker() {
+                say(
+                    "a broker that runs elsewhere has to read its configuration again: nats-server --signal reload",
+                );
+            }
         }
         FleetCommand::Ls(args) => list(args)?,
     }
@@ -101,9 +99,10 @@ pub(crate) fn run(command: &FleetCommand) -> Result<u8> {
 }
 
 fn list(args: &ListArgs) -> Result<()> {
-    let fleet = Fleet::join(&access(&args.fleet, pki::CONTROLLER)?)?;
+    let fleet = join(&args.fleet)?;
     std::thread::sleep(LISTEN);
-    let agents: Vec<AgentDocument> = fleet.agents().into_values().map(describe).collect();
+    let agents = fleet.agents().into_values().map(Present::describe);
+    let agents: Vec<Agent> = agents.collect();
     if args.json {
         print(&serde_json::to_string_pretty(&agents)?);
         return Ok(());
@@ -118,31 +117,10 @@ fn list(args: &ListArgs) -> Result<()> {
         .left("state")
         .left("ports");
     for agent in &agents {
-        let ports = agent.ports.join(", ");
+        let ports: Vec<&str> = agent.ports.iter().map(|port| &*port.locator).collect();
+        let ports = ports.join(", ");
         table.row([&agent.host, &agent.version, &agent.state, &ports]);
     }
     print(&table.text(0));
     Ok(())
-}
-
-fn describe(agent: wb_fleet::Present) -> AgentDocument {
-    let alive = agent.alive.map(|(alive, _)| alive);
-    let state = alive
-        .as_ref()
-        .map(|alive| serde_json::to_value(&alive.state));
-    let state = state.and_then(Result::ok);
-    AgentDocument {
-        host: agent.registration.host,
-        version: agent.registration.version,
-        state: state
-            .and_then(|s| s.as_str().map(str::to_owned))
-            .unwrap_or_default(),
-        ports: agent
-            .registration
-            .ports
-            .into_iter()
-            .map(|port| port.locator)
-            .collect(),
-        load: alive.and_then(|alive| alive.load),
-    }
 }

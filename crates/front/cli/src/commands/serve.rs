@@ -56,6 +56,11 @@ pub(crate) struct ServeArgs {
     /// Also serve Open Traffic Generator clients that use gRPC, without encryption [without an address: 127.0.0.1:40051].
     #[arg(long, value_name = "IP:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:40051")]
     grpc: Option<SocketAddr>,
+    /// Carry out plans that name hosts over this fleet: access file of its controller, URL of a broker, `local` (a
+    /// broker and an agent of this server) or `lab` (docs/fleet.md).
+    #[cfg(feature = "fleet")]
+    #[arg(long, value_name = "FLEET")]
+    fleet: Option<String>,
     /// Number of ended runs to keep.
     #[arg(long, value_name = "N", default_value = "1000", value_parser = count_in::<usize>(1..))]
     keep: usize,
@@ -80,6 +85,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<u8> {
         most: args.max_runs,
         grants: grants(&args.allow)?,
         ports: args.ports.clone(),
+        #[cfg(feature = "fleet")]
+        carrier: args
+            .fleet
+            .as_deref()
+            .map(crate::fleet::carrier)
+            .transpose()?,
+        #[cfg(not(feature = "fleet"))]
+        carrier: None,
         socket: wb_machine::runs::server_socket().ok(),
         hints: lab_hints,
     };
