@@ -39,6 +39,14 @@ pub fn identity() -> Identity {
     }
 }
 
+/// Running tasks for each CPU, averaged over the last minute; `None` if unknown.
+#[must_use]
+pub fn load() -> Option<f64> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    let tasks: f64 = text.split(' ').next()?.parse().ok()?;
+    Some(tasks / f64::from(identity().cpus.max(1)))
+}
+
 /// Random name of this start of the kernel, which all its namespaces share; empty if unknown.
 #[must_use]
 pub fn boot_id() -> String {

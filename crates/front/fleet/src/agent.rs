@@ -9,7 +9,7 @@ use std::{
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use wb_fleet_core::{
@@ -32,6 +32,8 @@ use crate::{
 
 /// Longest time without a check of the signals.
 const LOOK: Duration = Duration::from_millis(100);
+/// Interval at which the load of the host is read.
+const LOAD_LOOK: Duration = Duration::from_secs(5);
 /// Interval at which the lease is checked, without the broker and the rest of the agent.
 const LEASE_LOOK: Duration = Duration::from_millis(20);
 /// Time in which another agent of the same host would have been heard.
@@ -189,6 +191,7 @@ struct Process<'a> {
 impl Process<'_> {
     fn serve(&mut self, arrivals: &Receiver<Input>, signals: &Signals) {
         let mut ends_ns = None;
+        let mut looked = None;
         loop {
             let wait_ns = self.machine.next_ns().saturating_sub(monotonic_ns());
             let event = match arrivals.recv_timeout(Duration::from_nanos(wait_ns).min(LOOK)) {
@@ -196,6 +199,10 @@ impl Process<'_> {
                 Err(RecvTimeoutError::Timeout) => Some(Event::Tick),
                 Err(RecvTimeoutError::Disconnected) => return,
             };
+            if looked.is_none_or(|at: Instant| at.elapsed() >= LOAD_LOOK) {
+                looked = Some(Instant::now());
+                self.machine.set_claims(None, wb_machine::machine::load());
+            }
             if let Some(event) = event {
                 self.handle(event);
             }

@@ -27,7 +27,7 @@ const VALID: Duration = Duration::days(3650);
 /// Validity begins this long before now, because the clocks of some hosts are behind.
 const BEFORE: Duration = Duration::days(1);
 /// File with the process of the broker.
-const PID_FILE: &str = "nats.pid";
+const PID_FILE: &str = "broker/nats.pid";
 /// Largest message of the broker, in bytes.
 const MAX_PAYLOAD: u32 = 1 << 20;
 
@@ -258,6 +258,12 @@ impl Fleet {
     fn settle(&self, settings: &Settings) -> io::Result<()> {
         let text = toml::to_string(settings).map_err(io::Error::other)?;
         let broker = self.broker(settings)?;
+        let state = self.folder.join("broker");
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&state)
+            .map_err(|e| in_file(&state, &e))?;
         self.write("fleet.toml", &text)?;
         self.write("nats.conf", &broker)
     }

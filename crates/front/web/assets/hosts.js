@@ -22,7 +22,7 @@ function card(host, own) {
   return h("article", { class: "box", "data-key": host.host },
     h("header", {}, h("h3", {}, host.host), h("span", { class: `badge ${host.state === "free" ? "good" : isDrained ? "doubt" : "live"}` }, state(host))),
     h("dl", { class: "facts" },
-      fact("Version", host.version === own ? host.version : `${host.version} (this server has ${own})`), fact("Kernel", host.kernel),
+      fact("Version", host.version === own ? host.version : `${host.version} (this server has ${own})`), fact("Kernel", host.kernel.split(" #")[0]),
       fact("CPUs", host.cpus), fact("Memory", bytes(host.memory_bytes)), fact("Load of each CPU", host.load?.toFixed(2)),
       labels.length > 0 && fact("Labels", labels.map(([key, value]) => `${key}=${value}`).join(", "), "long"),
       fact("Ports", host.ports.length ? h("ul", { class: "findings" }, host.ports.map(port)) : "none", "long")),

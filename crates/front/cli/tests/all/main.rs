@@ -3,6 +3,7 @@
 mod architecture;
 mod bench;
 mod contract;
+mod deployment;
 mod document_blocks;
 mod document_links;
 mod documents;

@@ -29,6 +29,11 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     ("fleet.md", "wirebench agent", "runs until a signal"),
     (
         "fleet.md",
+        "wirebench serve --fleet local",
+        "the scenario fleet::local runs these commands",
+    ),
+    (
+        "fleet.md",
         "wirebench lab up fleet",
         "the scenario fleet::alone_lab runs these commands",
     ),
