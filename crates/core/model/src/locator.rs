@@ -4,6 +4,7 @@ use std::{fmt, str::FromStr};
 
 use crate::{
     hosts::HostChoice,
+    text::is_unprintable,
     units::{ParseUnitError, string_serde},
 };
 
@@ -149,6 +150,9 @@ impl Locator {
     /// Parses a locator without a host. `whole` is the text for messages.
     fn without_host(text: &str, whole: &str) -> Result<Self, ParseUnitError> {
         let error = |what: &str| ParseUnitError::new(whole, what);
+        if text.contains(is_unprintable) {
+            return Err(error("a port: it has a control character"));
+        }
         let (driver, rest) = match text.split_once(':') {
             Some((word, rest)) => match Driver::ALL.into_iter().find(|d| d.name() == word) {
                 Some(driver) => (Some(driver), rest),
@@ -259,6 +263,9 @@ mod tests {
             "averyverylongname0",
             "file:",
             "a b",
+            "memory:x\u{1b}[2J",
+            "file:/a\n",
+            "a\u{202e}/b",
         ] {
             assert!(text.parse::<Locator>().is_err(), "{text}");
         }

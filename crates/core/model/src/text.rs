@@ -13,6 +13,13 @@ use crate::{
     spelling::nearest,
 };
 
+/// Returns true for a character that has no place in a line of text: a control character, a separator of lines, or a
+/// character that changes the direction of what follows, so that a name looks like another one (Unicode TR 36).
+#[must_use]
+pub fn is_unprintable(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// Error of a plan file, in one line: `plan.toml:4: unknown key "speeed"`.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}{}: {message}", line.map_or_else(String::new, |line| format!(":{line}")))]

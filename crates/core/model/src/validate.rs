@@ -15,6 +15,7 @@ use crate::{
     kinds::JobKind,
     plan::{Extension, Plan, Proto, Stream, TagKind, TrafficJob},
     stream::{MAX_FLOWS, PAST_LAST_FLOW},
+    text::is_unprintable,
     units::{Rate, SizeModel, Span},
     vary::{Field, Vary},
 };
@@ -235,7 +236,7 @@ impl Plan {
                 self.lb()
                     .map(|lb| ("device".to_owned(), lb.device.name.as_str())),
             );
-        for (place, name) in names.filter(|(_, name)| name.contains(char::is_control)) {
+        for (place, name) in names.filter(|(_, name)| name.contains(is_unprintable)) {
             found.problem(
                 place,
                 format!("the name {name:?} has a control character; use letters, digits, spaces and punctuation"),

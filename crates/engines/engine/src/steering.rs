@@ -28,8 +28,24 @@ pub enum StreamSteer {
     Rate(Rate),
 }
 
+/// A stream at this moment, and what can change about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamState {
+    /// Name.
+    pub name: String,
+    /// False while it pauses.
+    pub is_on: bool,
+    /// Its rate, if it can change: `10kpps`.
+    pub rate: Option<String>,
+    /// Reason why it cannot change at all.
+    pub fixed: Option<&'static str>,
+}
+
 /// Streams of a run that can change.
 pub trait SteerStreams: Debug + Send + Sync {
+    /// The streams with different names. None are left when all have been sent.
+    fn states(&self) -> Vec<StreamState>;
+
     /// Changes streams by their names, all at the same time. A name stands for all streams that have it, for example
     /// those of both directions of a job.
     ///
@@ -61,6 +77,14 @@ impl Steering {
     /// Sets the streams of a run that is about to start.
     pub fn set_streams(&self, streams: Arc<dyn SteerStreams>) {
         *self.streams.lock().unwrap_or_else(PoisonError::into_inner) = Some(streams);
+    }
+
+    /// The streams of the run as they are now. Empty before and after they are sent.
+    #[must_use]
+    pub fn streams(&self) -> Vec<StreamState> {
+        let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let streams = streams.clone();
+        streams.map_or_else(Vec::new, |streams| streams.states())
     }
 
     /// Changes streams by their names, all at the same time. A name stands for all streams that have it.

@@ -8,6 +8,7 @@ use std::{
 };
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use wb_model::text::is_unprintable;
 
 /// Prints a line, without the numbers of system errors, such as "(os error 2)".
 pub(crate) fn say(text: impl Display) {
@@ -20,7 +21,7 @@ fn visible(text: &str) -> String {
     for c in text.chars() {
         match c {
             '\n' | '\t' => clean.push(c),
-            c if c.is_control() => clean.extend(c.escape_unicode()),
+            c if is_unprintable(c) => clean.extend(c.escape_unicode()),
             c => clean.push(c),
         }
     }

@@ -12,6 +12,7 @@ use wb_model::{
     REPORT_SCHEMA, Report,
     bench::Quantity,
     merge::{Part, merge},
+    text::is_unprintable,
 };
 use wb_render::report::{Run, csv, document, html, markdown, svg};
 use wb_session::{
@@ -150,7 +151,7 @@ fn name_of(path: &Path, others: &[Run]) -> String {
             .file_stem()
             .unwrap_or_default()
             .to_string_lossy()
-            .replace(char::is_control, "?"),
+            .replace(is_unprintable, "?"),
     };
     let taken = |name: &str| others.iter().any(|run| run.name == name);
     let mut names = std::iter::once(stem.clone()).chain((2..).map(|n| format!("{stem} {n}")));

@@ -1,7 +1,9 @@
 //! Text inside XML and HTML.
 
+use wb_model::text::is_unprintable;
+
 /// Escapes `text` for the content of an element or of a quoted attribute, in XML and HTML. Characters
-/// that XML 1.0 section 2.2 excludes become question marks; so do the other control characters.
+/// that XML 1.0 section 2.2 excludes become question marks; so do other characters that cannot be printed.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -14,7 +16,7 @@ pub fn escaped(text: &str) -> String {
             '\'' => out.push_str("&#39;"),
             '\t' | '\n' => out.push(c),
             '\u{fffe}' | '\u{ffff}' => out.push('?'),
-            c if c.is_control() => out.push('?'),
+            c if is_unprintable(c) => out.push('?'),
             c => out.push(c),
         }
     }
@@ -33,5 +35,7 @@ mod tests {
         );
         assert_eq!(escaped("a\x00b\x1bc\u{ffff}d\u{85}e\r"), "a?b?c?d?e?");
         assert_eq!(escaped("µ ± 5\tx\n"), "µ ± 5\tx\n");
+        // Text must not look like other text.
+        assert_eq!(escaped("a\u{202e}b\u{2066}c\u{2028}"), "a?b?c?");
     }
 }

@@ -3,6 +3,8 @@
 //! Names in a report may come from a plan of unknown origin; control characters in them never
 //! reach the terminal.
 
+use wb_model::text::is_unprintable;
+
 /// Meaning of a piece of text, shown as colour if colour is enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
@@ -76,7 +78,9 @@ impl Page {
 
     pub(crate) fn spans(&mut self, spans: &[(Tone, &str)]) {
         for (tone, text) in spans {
-            let clean = text.chars().map(|c| if c.is_control() { '?' } else { c });
+            let clean = text
+                .chars()
+                .map(|c| if is_unprintable(c) { '?' } else { c });
             match tone.code().filter(|_| self.color) {
                 Some(code) => {
                     self.text.push_str(&format!("\x1b[{code}m"));

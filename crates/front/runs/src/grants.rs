@@ -9,6 +9,7 @@ use std::{
 use wb_model::{
     Plan,
     powers::{Power, PowerUse},
+    text::is_unprintable,
 };
 
 /// Powers that plans may use. By default none.
@@ -69,7 +70,10 @@ fn is_special(kind: FileType) -> bool {
 pub(crate) fn is_plain_name(path: &str) -> bool {
     let mut parts = Path::new(path).components();
     let is_name = matches!(parts.next(), Some(Component::Normal(_))) && parts.next().is_none();
-    is_name && !path.starts_with('.') && !path.contains('/') && !path.contains(':')
+    is_name
+        && !path.starts_with('.')
+        && !path.contains(['/', ':'])
+        && !path.contains(is_unprintable)
 }
 
 #[cfg(test)]
@@ -124,6 +128,7 @@ mod tests {
             ("/a", false),
             ("", false),
             ("file:x", false),
+            ("a\u{202e}pac.exe", false),
         ] {
             assert_eq!(is_plain_name(path), plain, "{path}");
         }

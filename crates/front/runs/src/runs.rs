@@ -25,7 +25,7 @@ use wb_model::{
     powers::PowerUse, report::JobReport, timeline::Timeline,
 };
 use wb_render::metrics::Seen;
-use wb_session::{Carrier, PortHint, Signals, Steer, Steering, StreamSteer};
+use wb_session::{Carrier, PortHint, Signals, Steer, Steering, StreamState, StreamSteer};
 
 use crate::{
     carry_out::{Ending, Work, carry_out, publish_end},
@@ -332,6 +332,15 @@ impl Run {
             self.steering.ask(wish);
         }
         follows
+    }
+
+    /// The streams of the run as they are now, while clients can change them.
+    #[must_use]
+    pub fn streams(&self) -> Vec<StreamState> {
+        match self.plan().procedure {
+            Some(_) => Vec::new(),
+            None => self.steering.streams(),
+        }
     }
 
     /// Changes streams by their names, all at the same time. A name stands for all streams that have it.

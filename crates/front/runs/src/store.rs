@@ -7,14 +7,17 @@
 use std::{
     collections::BTreeMap,
     fs::{self, DirBuilder, File},
-    io::{self, BufRead as _, Write as _},
-    os::unix::fs::DirBuilderExt as _,
+    io::{self, BufRead, Read as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use jiff::Timestamp;
-use rustix::fs::{FlockOperation, flock};
+use rustix::{
+    fs::{FlockOperation, OFlags, flock},
+    process::geteuid,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
@@ -25,6 +28,8 @@ use crate::feed::NumberedEvent;
 
 /// Compression level of reports and events.
 const LEVEL: i32 = 3;
+/// Longest line of a file of events, in bytes. A longer one is damage, and ends the events.
+const LONGEST_LINE: u64 = 16 << 20;
 /// Reason in the report of a run that a server left behind.
 const LEFT_BEHIND: &str = "the server ended";
 
@@ -181,6 +186,11 @@ pub enum StoreError {
     /// Another server uses the folder.
     #[error("{0} is used by another server; give another folder with --state")]
     InUse(PathBuf),
+    /// Other users can write to the folder, so they could add tokens and results.
+    #[error(
+        "{0} is a folder of another user, or others can write to it; use chmod go-w, or give another folder with --state"
+    )]
+    NotOwn(PathBuf),
 }
 
 fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
@@ -205,12 +215,19 @@ impl Store {
     /// Opens the folder and reads its index. Runs that a server left behind get a report of what was known last.
     ///
     /// # Errors
-    /// If another server uses the folder, or it cannot be used.
+    /// If another server uses the folder, others can write to it, or it cannot be used.
     pub fn open(folder: &Path, keep: usize) -> Result<Self, StoreError> {
         let runs = folder.join("runs");
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);
         builder.create(&runs).map_err(failed("make", &runs))?;
+        for path in [folder, &runs] {
+            let about = fs::metadata(path).map_err(failed("read", path))?;
+            let is_own = [0, geteuid().as_raw()].contains(&about.uid());
+            if !is_own || about.mode() & 0o022 != 0 {
+                return Err(StoreError::NotOwn(path.to_owned()));
+            }
+        }
         let path = folder.join("lock");
         let mut options = File::options();
         let options = options.create(true).truncate(false).write(true);
@@ -227,6 +244,9 @@ impl Store {
         let mut index = BTreeMap::new();
         let entries = fs::read_dir(&store.runs).map_err(failed("read", &store.runs))?;
         for entry in entries.flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
             let folder = RunFolder(entry.path());
             // A folder without this file was made by a server that ended at this moment. A name that is not that of the
             // folder could lead to any other folder.
@@ -245,7 +265,7 @@ impl Store {
             index.insert(meta.id.clone(), meta);
         }
         *store.lock() = index;
-        store.remove_oldest();
+        store.remove_oldest(None);
         Ok(store)
     }
 
@@ -287,23 +307,28 @@ impl Store {
 
     /// Adds an ended run to the index. Its files have been written.
     pub(crate) fn add(&self, meta: RunMeta) {
-        self.lock().insert(meta.id.clone(), meta);
-        self.remove_oldest();
+        let id = meta.id.clone();
+        self.lock().insert(id.clone(), meta);
+        self.remove_oldest(Some(&id));
     }
 
     /// Removes the runs that ended first. Runs that never started are counted separately, so that they do not displace
-    /// results.
-    fn remove_oldest(&self) {
+    /// results. The run that ended now stays, even if the clock was set back.
+    fn remove_oldest(&self, now: Option<&str>) {
         let mut index = self.lock();
         for has_started in [true, false] {
-            let mut same: Vec<(String, String)> = index
+            let mut same: Vec<(bool, String, String)> = index
                 .values()
                 .filter(|meta| meta.started.is_some() == has_started)
-                .map(|meta| (meta.ended.clone().unwrap_or_default(), meta.id.clone()))
+                .map(|meta| {
+                    let is_now = now == Some(meta.id.as_str());
+                    let ended = meta.ended.clone().unwrap_or_default();
+                    (is_now, ended, meta.id.clone())
+                })
                 .collect();
             same.sort();
             let over = same.len().saturating_sub(self.keep);
-            for (_, id) in same.into_iter().take(over) {
+            for (.., id) in same.into_iter().take(over) {
                 index.remove(&id);
                 let _ = fs::remove_dir_all(self.runs.join(id));
             }
@@ -383,9 +408,21 @@ impl RunFolder {
         written.map_err(failed("write", &path))
     }
 
+    /// Opens a file of the run. Links are not followed, and pipes, which could wait forever, are refused.
+    fn open(&self, name: &str) -> io::Result<File> {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let mut options = File::options();
+        options.read(true).custom_flags(flags.bits().cast_signed());
+        let file = options.open(self.0.join(name))?;
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
     /// Reads a document.
     pub(crate) fn read<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
-        let file = File::open(self.0.join(name)).ok()?;
+        let file = self.open(name).ok()?;
         let file = io::BufReader::new(file);
         match name.ends_with(".zst") {
             true => serde_json::from_reader(zstd::Decoder::new(file).ok()?).ok(),
@@ -395,7 +432,9 @@ impl RunFolder {
 
     /// Removes the report so far, once there is the report.
     pub(crate) fn forget_so_far(&self) {
-        let _ = fs::remove_file(self.0.join("so-far.json"));
+        for name in ["so-far.json", "so-far.json.part"] {
+            let _ = fs::remove_file(self.0.join(name));
+        }
     }
 
     /// Completes a run that its server left behind. Its report, or else the report so far, has the result.
@@ -457,18 +496,25 @@ impl RunFolder {
 
     /// The events of an ended run, as far as they were written. They are read one by one: there may be very many.
     pub(crate) fn read_events(&self) -> impl Iterator<Item = NumberedEvent> + Send + use<> {
-        let decoder = File::open(self.0.join("events.jsonl.zst")).and_then(zstd::Decoder::new);
-        let lines = decoder
-            .ok()
-            .map(|decoder| io::BufReader::new(decoder).lines());
-        // A server that was killed left the stream without its end.
-        let lines = lines.into_iter().flatten().map_while(Result::ok);
+        let file = self.open("events.jsonl.zst");
+        let decoder = file.and_then(zstd::Decoder::new).ok();
+        let mut reader = decoder.map(io::BufReader::new);
+        let lines = std::iter::from_fn(move || line_of(reader.as_mut()?));
         lines.filter_map(|line| event_of(&line))
     }
 }
 
 /// Names of events.
 pub(crate) const EVENTS: [&str; 4] = ["state", "snapshot", "message", "report"];
+
+/// The next line, if it is whole: a server that was killed left the stream without its end.
+fn line_of(reader: &mut impl BufRead) -> Option<String> {
+    let mut line = Vec::new();
+    let mut reader = reader.take(LONGEST_LINE);
+    reader.read_until(b'\n', &mut line).ok()?;
+    line.pop_if(|last| *last == b'\n')?;
+    String::from_utf8(line).ok()
+}
 
 /// The event of a line `ID NAME JSON`.
 fn event_of(line: &str) -> Option<NumberedEvent> {
@@ -552,6 +598,55 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_others_can_change_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let allow = |mode| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            fs::set_permissions(folder.path(), mode).unwrap();
+            Store::open(folder.path(), 9)
+        };
+        for mode in [0o700, 0o755] {
+            allow(mode).unwrap();
+        }
+        for mode in [0o775, 0o757, 0o1777] {
+            assert!(
+                matches!(allow(mode), Err(StoreError::NotOwn(_))),
+                "{mode:o}"
+            );
+        }
+    }
+
+    #[test]
+    fn links_pipes_and_damaged_files_in_the_history_lead_nowhere() {
+        use std::os::unix::fs::symlink;
+
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), 9).unwrap();
+        let run = store
+            .create(&meta("1", RunState::Ended), &Plan::default())
+            .unwrap();
+        let pipe = |path: &Path| {
+            let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+            rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).unwrap();
+        };
+        // Opening a pipe would wait for its other end.
+        pipe(&run.0.join("report.json.zst"));
+        pipe(&folder.path().join("runs/pipe"));
+        symlink(run.0.join("run.json"), run.0.join("link.json")).unwrap();
+        symlink(&run.0, folder.path().join("runs/2")).unwrap();
+        assert!(run.read::<Report>("report.json.zst").is_none());
+        assert!(run.read::<RunMeta>("run.json").is_some());
+        assert!(run.read::<RunMeta>("link.json").is_none());
+        // A line that never ends.
+        let endless = zstd::encode_all(io::repeat(b'1').take(LONGEST_LINE + 9), LEVEL).unwrap();
+        fs::write(run.0.join("events.jsonl.zst"), endless).unwrap();
+        assert_eq!(run.read_events().count(), 0);
+        drop(store);
+        let store = Store::open(folder.path(), 9).unwrap();
+        assert_eq!(store.list().len(), 1);
+    }
+
+    #[test]
     fn runs_that_never_started_displace_no_results() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), 1).unwrap();
@@ -562,8 +657,20 @@ mod tests {
                 ..meta(id, RunState::Ended)
             });
         }
-        let ids: Vec<String> = store.list().into_iter().map(|meta| meta.id).collect();
-        assert_eq!(ids, ["3", "1"]);
+        let ids = || {
+            store
+                .list()
+                .into_iter()
+                .map(|meta| meta.id)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(ids(), ["3", "1"]);
+        // One that ended after the clock was set back.
+        store.add(RunMeta {
+            ended: Some("2020-01-01T00:00:00Z".to_owned()),
+            ..meta("0", RunState::Ended)
+        });
+        assert_eq!(ids(), ["3", "0"]);
     }
 
     #[test]

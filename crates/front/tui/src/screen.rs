@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use wb_model::{Criterion, Phase, Report, Snapshot, timeline::Timeline};
+use wb_model::{Criterion, Phase, Report, Snapshot, text::is_unprintable, timeline::Timeline};
 
 use crate::{
     Key, Tone,
@@ -234,7 +234,7 @@ impl Screen {
                 self.messages.pop_front();
             }
             // Control characters in a message must not reach the terminal.
-            let clean: String = line.chars().filter(|c| !c.is_control()).collect();
+            let clean: String = line.chars().filter(|c| !is_unprintable(*c)).collect();
             self.messages.push_back(clean);
         }
     }

@@ -54,7 +54,7 @@ function route() {
   main.dataset.address = location.hash || "#/runs";
   begin(view.title);
   for (const link of element("views").children) {
-    if (VIEWS[link.hash.slice(2)] === view) link.setAttribute("aria-current", "page");
+    if (VIEWS[link.hash.slice(2)] === (view === run ? runs : view)) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   view.open(main, { id, query: new URLSearchParams(query), signal: leaving.signal });

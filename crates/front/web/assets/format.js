@@ -47,7 +47,7 @@ export const badge = (word) => h("span", { class: `badge ${tone(word)}` }, word)
 // Verdict of a run; without a verdict, its end or its state.
 export const outcome = (run) => (run.state !== "ended" ? run.state : run.verdict ?? run.end ?? "ended");
 
-export const title = (run) => run.name || `${run.kind} ${run.target || (run.ports ?? []).join(", ")}`.trim();
+export const title = (run) => run.name?.trim() || `${run.kind} ${run.target || (run.ports ?? []).join(", ")}`.trim();
 
 // Main figures of a run, in a row.
 export const figures = (list) => h("dl", { class: "figures" }, (list ?? []).filter((figure) => figure.value).map((figure) =>

@@ -55,7 +55,7 @@ export function open(root, { query, signal }) {
 
   const name = h("input", { id: "name", maxlength: 100, autocomplete: "off", "aria-describedby": "name-hint" });
   const wait = h("input", { type: "checkbox", id: "wait" }), isolated = h("input", { type: "checkbox", id: "isolated" });
-  const toml = h("textarea", { id: "toml", spellcheck: "false", autocomplete: "off", rows: 26, wrap: "off", "aria-describedby": "toml-state" });
+  const toml = h("textarea", { id: "toml", spellcheck: "false", autocomplete: "off", rows: 30, wrap: "off", "aria-describedby": "toml-state" });
   const tomlState = h("p", { id: "toml-state", class: "muted", "aria-live": "polite" });
   const problems = h("ul", { class: "problems", role: "alert" }), remarks = h("div", {}), question = h("div", {});
   const file = h("input", { type: "file", id: "file", accept: ".toml,.json,application/json" });
@@ -289,8 +289,10 @@ export function open(root, { query, signal }) {
   // Two ports for a first trial: the ends of one link in namespaces of tests, free ones first.
   function suggested() {
     const good = ports.filter((port) => port.up && port.carrier && port.locator.includes("/")).sort((a, b) => Boolean(a.held_by) - Boolean(b.held_by));
-    const first = good.find((port) => good.some((other) => other.locator === port.peer)) ?? good[0];
-    const second = good.find((port) => port.locator === first?.peer) ?? good.find((port) => port !== first);
+    const peer = (port) => good.find((other) => other.locator === port?.peer), node = (port) => port.locator.split("/")[0];
+    // The ends of a link inside of one namespace belong to a device there.
+    const first = good.find((port) => peer(port) && node(peer(port)) !== node(port)) ?? good.find(peer) ?? good[0];
+    const second = peer(first) ?? good.find((port) => port !== first);
     if (first) return [first.locator, second?.locator ?? ""];
     const far = ports.filter((port) => port.up && port.locator.includes(":")), hostOf = (port) => port.locator.split(":")[0];
     return [far[0]?.locator ?? "", far.find((port) => hostOf(port) !== hostOf(far[0]))?.locator ?? ""];

@@ -69,7 +69,8 @@ export function open(root, { id, signal }) {
   const steering = h("form", { class: "filters", hidden: true },
     h("label", {}, "Rate, % of the plan ", rate), h("button", {}, "Set"),
     h("button", { type: "button", "data-do": "pause" }, "Pause"), h("button", { type: "button", "data-do": "resume" }, "Resume at 100 %"));
-  root.append(head, steering, body);
+  const streams = h("div", { class: "streams" });
+  root.append(head, steering, streams, body);
   let run = null, files = [], events = null, stopping = "", shownAt = 0, timer = 0;
 
   async function refresh() {
@@ -82,6 +83,7 @@ export function open(root, { id, signal }) {
     if (run.state === "ended") files = await get(`${path}/files`);
     if (signal.aborted) return;
     steering.hidden = !run.can_be_steered || !may("run");
+    show(streams, !may("run") ? [] : streamsOf(run));
     draw();
     showReport(body, view.body ?? "");
     const data = view.data ?? { xs: [], plots: [] };
@@ -155,6 +157,20 @@ export function open(root, { id, signal }) {
         h("span", {}, h("a", { href: `#/new?from=${encodeURIComponent(id)}` }, hasEnded && may("run") ? "Run again" : "Plan"))));
   }
 
+  // Switches and rates of the streams that are sent now.
+  function streamsOf({ streams: list = [], more_streams: more }) {
+    if (!list.length) return [];
+    const control = ({ name, on, rate: now, fixed }) => h("tr", { "data-key": name },
+      h("th", { scope: "row", class: "k" }, name),
+      h("td", {}, h("button", { type: "button", role: "switch", "aria-checked": String(on), "aria-label": `Stream ${name}`, disabled: fixed, "data-do": "switch", "data-name": name, "data-on": String(on) }, on ? "on" : "off")),
+      h("td", { class: "l" }, fixed ? h("span", { class: "muted" }, fixed) : now == null ? h("span", { class: "muted" }, "its rate cannot change")
+        : h("form", { "data-name": name }, h("input", { value: now, required: true, autocomplete: "off", spellcheck: "false", "aria-label": `Rate of ${name}` }), h("button", {}, "Set"))));
+    return h("details", { class: "box", "data-key": "streams" },
+      h("summary", {}, list.length === 1 ? "Change the stream" : `Change single streams (${list.length + more})`),
+      h("div", { class: "wide" }, h("table", { class: "t" }, h("tbody", {}, list.map(control)))),
+      more > 0 && h("p", { class: "muted" }, `The API changes the other ${more} streams.`));
+  }
+
   async function attempt(work) {
     try {
       await work();
@@ -186,12 +202,21 @@ export function open(root, { id, signal }) {
       // The second click of a double click is not "Stop now".
       if (stopping !== "asked") attempt(stopping ? () => post(`${path}/stop`, { how: "now" }) : drain);
     },
+    switch: ({ dataset }) => {
+      const { name } = dataset, on = dataset.on === "false";
+      steer({ stream: name, on }, on ? `Stream ${name} continues.` : `Stream ${name} pauses. Its frames are not intended until it continues.`);
+    },
     pause: () => steer({ pause: true }, "Paused: nothing new is started."),
     resume: () => { rate.value = 100; steer({ rate: 1 }, "The rate is that of the plan."); },
   }, signal);
   steering.addEventListener("submit", (event) => {
     event.preventDefault();
     steer({ rate: Number(rate.value) / 100 }, `The rate is ${rate.value} % of the plan.`);
+  });
+  streams.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const { dataset: { name }, firstChild: field } = event.target, wish = field.value.trim();
+    steer({ stream: name, rate: wish }, `The rate of stream ${name} is ${wish}.`);
   });
   // The fragment of the address belongs to the views, so the page goes to sections of the report itself.
   body.addEventListener("click", (event) => {

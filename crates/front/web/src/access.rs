@@ -10,14 +10,15 @@ use std::{
 
 use axum::{
     Extension, Json,
-    body::{Body, Bytes, to_bytes},
+    body::{Body, Bytes, HttpBody as _, to_bytes},
     extract::{ConnectInfo, Request, State, rejection::BytesRejection},
-    http::{HeaderMap, StatusCode, header, request::Parts},
+    http::{HeaderMap, Method, StatusCode, header, request::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{
     answer::{ApiError, ApiResult, blocking},
@@ -30,10 +31,16 @@ use crate::{
 const MOST_FAILURES: u32 = 10;
 /// Time after which the failures of an address are forgotten.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Maximum size of a body, in bytes.
+/// Maximum size of a body of an OTG client, in bytes.
 pub(crate) const MOST_BODY: usize = 64 << 20;
-/// Maximum size of a body from a client that is not known, in bytes.
-const MOST_PUBLIC_BODY: usize = 64 << 10;
+/// Maximum size of a body with a plan, in bytes.
+const MOST_PLAN: usize = 16 << 20;
+/// Maximum size of a body from a client that is not known, and of requests that need none, in bytes.
+const MOST_SMALL_BODY: usize = 64 << 10;
+/// Size from which on bodies are worked on one at a time, in bytes: a plan in memory needs a multiple of its text.
+const LARGE_BODY: usize = 1 << 20;
+/// Held by the request with a large body that is worked on.
+static LARGE: Semaphore = Semaphore::const_new(1);
 /// Time for which a browser stays logged in.
 const BROWSER: Duration = Duration::from_secs(30 * 86_400);
 /// Time in which a body has to arrive.
@@ -304,8 +311,9 @@ pub(crate) async fn require(
     next: Next,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
+    let takes_plan = parts.method == Method::POST;
     let most = match least {
-        None => MOST_PUBLIC_BODY,
+        None => MOST_SMALL_BODY,
         Some(least) => {
             match access.ticket(&parts) {
                 Ok(ticket) if ticket.role >= least => parts.extensions.insert(ticket),
@@ -315,11 +323,14 @@ pub(crate) async fn require(
                     return (bearer, error).into_response();
                 }
             };
-            MOST_BODY
+            match takes_plan {
+                true => MOST_PLAN,
+                false => MOST_SMALL_BODY,
+            }
         }
     };
     match read_body(body, most).await {
-        Ok(body) => {
+        Ok((body, _turn)) => {
             parts.extensions.insert(access);
             next.run(Request::from_parts(parts, body)).await
         }
@@ -327,15 +338,30 @@ pub(crate) async fn require(
     }
 }
 
-/// Reads a body of at most this number of bytes, in limited time.
-pub(crate) async fn read_body(body: Body, most: usize) -> Result<Body, ApiError> {
+/// Turn of a request with a large body, until its answer.
+pub(crate) type Turn = Option<SemaphorePermit<'static>>;
+
+/// Reads a body of at most this number of bytes, in limited time. Waits until a large one has its turn.
+pub(crate) async fn read_body(body: Body, most: usize) -> Result<(Body, Turn), ApiError> {
+    let too_large = |what: &str| {
+        let what = format!("the body is larger than {most} bytes{what}");
+        Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, what))
+    };
+    if body.size_hint().lower() > most as u64 {
+        return too_large("");
+    }
     let read = tokio::time::timeout(PATIENCE, to_bytes(body, most)).await;
     match read {
-        Ok(Ok(body)) => Ok(Body::from(body)),
-        Ok(Err(_)) => {
-            let what = format!("the body is larger than {most} bytes, or ends too soon");
-            Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, what))
+        Ok(Ok(body)) => {
+            let is_large = body.len() > LARGE_BODY;
+            // The semaphore is never closed.
+            let turn = match is_large {
+                true => LARGE.acquire().await.ok(),
+                false => None,
+            };
+            Ok((Body::from(body), turn))
         }
+        Ok(Err(_)) => too_large(", or ends too soon"),
         Err(_) => {
             let what = "the body did not arrive in time";
             Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, what))
@@ -352,6 +378,27 @@ fn too_low(least: Role, own: Role) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bodies_are_limited_and_large_ones_take_turns() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        let status = |error: ApiError| error.status().as_u16();
+        let large = || Body::from(vec![b' '; LARGE_BODY + 1]);
+        runtime.unwrap().block_on(async {
+            assert_eq!(read_body(large(), 9).await.map_err(status).err(), Some(413));
+            let first = read_body(large(), MOST_BODY).await.unwrap();
+            assert!(first.1.is_some());
+            let small = read_body(Body::from("{}"), 9).await.unwrap();
+            assert!(small.1.is_none());
+            let mut second = Box::pin(read_body(large(), MOST_BODY));
+            let soon = tokio::time::timeout(Duration::ZERO, &mut second);
+            assert!(soon.await.is_err(), "two at once");
+            drop(first);
+            assert!(second.await.unwrap().1.is_some());
+        });
+    }
 
     #[test]
     fn many_false_tokens_are_refused_by_address() {

@@ -10,6 +10,19 @@ use serde::Serialize;
 use wb_model::{PlanProblem, powers::PowerUse};
 use wb_runs::{Concern, HeldPort, Refusal};
 
+/// Maximum length of a text in an error, in characters: a request may be quoted there.
+const MOST_TEXT: usize = 1000;
+
+/// The beginning of a text that is too long.
+fn shortened(text: impl Into<String>) -> String {
+    let mut text = text.into();
+    if let Some((end, _)) = text.char_indices().nth(MOST_TEXT) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
 /// Body of every answer to a request that failed.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct ErrorBody {
@@ -51,7 +64,7 @@ impl ApiError {
         Self {
             status,
             body: Box::new(ErrorBody {
-                error: error.into(),
+                error: shortened(error),
                 ..ErrorBody::default()
             }),
         }
@@ -85,8 +98,8 @@ impl ApiError {
     /// Adds a problem.
     pub(crate) fn at(mut self, place: impl Into<String>, what: impl Into<String>) -> Self {
         self.body.problems.push(Problem {
-            place: place.into(),
-            what: what.into(),
+            place: shortened(place),
+            what: shortened(what),
         });
         self
     }
@@ -162,4 +175,22 @@ pub(crate) async fn blocking<T: Send + 'static>(
             "a defect of the program; standard error of the server has the place",
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_quote_little_of_a_request() {
+        let long = "µ".repeat(2 * MOST_TEXT);
+        let error = ApiError::bad(&long, long.as_str());
+        let [problem] = error.body.problems.as_slice() else {
+            panic!("one problem");
+        };
+        for text in [&problem.place, &problem.what] {
+            assert_eq!(text.chars().count(), MOST_TEXT + 1);
+        }
+        assert_eq!(shortened("short"), "short");
+    }
 }

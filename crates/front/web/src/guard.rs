@@ -28,13 +28,11 @@ pub(crate) enum Reach {
 
 /// Refuses requests that no client of this server makes.
 pub(crate) async fn check(State(reach): State<Reach>, request: Request, next: Next) -> Response {
-    if let Err(error) = check_headers(reach, request.method(), request.headers()) {
-        return match otg::is_otg(request.uri().path()) {
-            true => OtgError::from(error).into_response(),
-            false => error.into_response(),
-        };
-    }
-    let mut response = next.run(request).await;
+    let mut response = match check_headers(reach, request.method(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(error) if otg::is_otg(request.uri().path()) => OtgError::from(error).into_response(),
+        Err(error) => error.into_response(),
+    };
     let headers = response.headers_mut();
     headers.insert(
         header::X_CONTENT_TYPE_OPTIONS,
@@ -52,6 +50,14 @@ pub(crate) async fn check(State(reach): State<Reach>, request: Request, next: Ne
         header::CACHE_CONTROL,
         header::HeaderValue::from_static("no-store"),
     );
+    // Pages have a policy of their own, and other documents need no script or style.
+    let kind = headers.get(header::CONTENT_TYPE);
+    let is_page = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
+    if !is_page {
+        let nothing =
+            header::HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
+        headers.insert(header::CONTENT_SECURITY_POLICY, nothing);
+    }
     response
 }
 

@@ -7,6 +7,7 @@
 
 mod access;
 mod answer;
+mod connections;
 mod events;
 mod fleet;
 mod guard;

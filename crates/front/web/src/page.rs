@@ -8,20 +8,21 @@ use std::{
 use axum::{
     Extension, Json,
     body::Bytes,
-    extract::{Path, State, rejection::BytesRejection},
+    extract::{State, rejection::BytesRejection},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 use wb_render::report as pages;
 use wb_runs::{Run, RunMeta};
+use wb_session::StreamState;
 
 use crate::{
     access::Ticket,
     answer::{ApiError, ApiResult, blocking},
-    runs::{App, RunId, parsed, typed},
+    runs::{App, NO_REPORT, Names, RunId, parsed, typed},
     tokens::{Role, TokenEntry, lifetime},
 };
 
@@ -78,52 +79,72 @@ const EXAMPLES: [(&str, &str); 5] = [
 ];
 
 pub(crate) async fn index() -> Response {
-    page(INDEX.to_owned())
+    page(INDEX)
 }
 
-fn page(text: String) -> Response {
+fn page(text: impl Into<axum::body::Body>) -> Response {
     let policy = [(header::CONTENT_SECURITY_POLICY, POLICY)];
     (policy, typed("text/html", text)).into_response()
 }
 
-pub(crate) async fn asset(Path(name): Path<String>) -> ApiResult<Response> {
+pub(crate) async fn asset(mut names: Names) -> ApiResult<Response> {
+    let name = names.take("name");
     let known = ASSETS.iter().find(|(known, ..)| *known == name);
     let (_, kind, text) = known.ok_or_else(|| ApiError::unknown("file"))?;
-    Ok(typed(kind, (*text).to_owned()))
+    Ok(typed(kind, *text))
 }
 
 /// Runs on the page without scripts.
 const MOST_LISTED: usize = 1000;
 
 /// The history as a page that needs no scripts.
-pub(crate) async fn history(State(app): State<App>) -> Response {
+pub(crate) async fn history(State(app): State<App>) -> ApiResult<Response> {
+    blocking(move || Ok(page(history_page(&app)))).await
+}
+
+fn history_page(app: &App) -> String {
     let runs = app.runs.list();
     let rows = runs.iter().take(MOST_LISTED).map(history_row);
     let rows: String = rows.collect();
-    page(format!(
+    format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>wirebench: runs</title>\
-         <link rel=\"stylesheet\" href=\"/assets/report.css\"></head>\n<body>\n<h1>Runs</h1>\n<div class=\"wide\">\
-         <table class=\"t\"><thead><tr><th>run</th><th>name</th><th>kind</th><th>target</th><th>state</th>\
-         <th>reason</th></tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n</body>\n</html>\n"
-    ))
+         <link rel=\"stylesheet\" href=\"/assets/report.css\"></head>\n<body>\n<h1>Runs</h1>\n\
+         <p>Without scripts. <a href=\"/\">The page with scripts</a> also shows current runs and starts new ones.</p>\n<div class=\"wide\">\
+         <table class=\"t\"><thead><tr><th>run</th><th>state</th></tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n</body>\n</html>\n"
+    )
 }
 
 fn history_row(run: &RunMeta) -> String {
-    let state = match run.verdict {
-        Some(verdict) => format!("{verdict:?}"),
-        None => format!("{:?}", run.state),
-    };
+    // The words of the API: `fail`, `running`.
+    let state = serde_json::to_value(run.verdict)
+        .ok()
+        .filter(|word| !word.is_null());
+    let state = state.or_else(|| serde_json::to_value(run.state).ok());
+    let state = state
+        .as_ref()
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
     let id = pages::escaped(&run.id);
     let link = match run.verdict {
         Some(_) => format!("<a href=\"/api/v1/runs/{id}/report?format=html\">{id}</a>"),
         None => id,
     };
-    let texts = [&run.name, &run.kind, &run.target, &state, &run.reason];
-    let cells: String = (texts.into_iter())
-        .map(|text| format!("<td>{}</td>", pages::escaped(text)))
-        .collect();
-    format!("<tr><td>{link}</td>{cells}</tr>\n")
+    let started = run.started.as_ref().unwrap_or(&run.requested);
+    let started = started.split('.').next().unwrap_or_default();
+    let started = format!("{} UTC", started.replace('T', " "));
+    let lines = [&run.name, &run.kind, &run.target, &started];
+    let lines = lines.map(|text| pages::escaped(text));
+    let (state, reason) = (pages::escaped(&state), pages::escaped(&run.reason));
+    format!(
+        "<tr><td>{link}<br>{}</td><td><b>{state}</b><br>{reason}</td></tr>\n",
+        lines
+            .into_iter()
+            .filter(|line| !line.is_empty())
+            .collect::<Vec<_>>()
+            .join("<br>")
+    )
 }
 
 /// Example of a plan.
@@ -246,6 +267,33 @@ pub(crate) async fn remove_token(
     .await
 }
 
+/// Maximum number of streams that the page shows.
+const MOST_STREAMS: usize = 100;
+
+/// A stream of a run, and what can change about it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct StreamDocument {
+    /// Name.
+    name: String,
+    /// False while it pauses.
+    on: bool,
+    /// Its rate, if it can change: `10kpps`.
+    rate: Option<String>,
+    /// Reason why it cannot change at all.
+    fixed: Option<&'static str>,
+}
+
+impl From<StreamState> for StreamDocument {
+    fn from(stream: StreamState) -> Self {
+        Self {
+            name: stream.name,
+            on: stream.is_on,
+            rate: stream.rate,
+            fixed: stream.fixed,
+        }
+    }
+}
+
 /// A run as the page shows it.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RunView {
@@ -253,6 +301,10 @@ pub(crate) struct RunView {
     meta: RunMeta,
     /// True if the rate can be changed now.
     can_be_steered: bool,
+    /// Streams that are sent now, the first [`MOST_STREAMS`].
+    streams: Vec<StreamDocument>,
+    /// Number of further streams.
+    more_streams: usize,
     /// The report so far, or the final one, as HTML.
     body: String,
     /// Figures of its plots.
@@ -308,14 +360,25 @@ pub(crate) async fn view(State(app): State<App>, RunId(id): RunId) -> ApiResult<
                     let name = meta.name.clone();
                     pages::fragment(&pages::document(&[pages::Run { name, report }]))
                 }
-                None => pages::Fragment::default(),
+                None => pages::Fragment {
+                    body: (meta.verdict)
+                        .map(|_| format!("<p class=\"warning\">{NO_REPORT}</p>"))
+                        .unwrap_or_default(),
+                    ..pages::Fragment::default()
+                },
             }),
         };
         let data = match fragment.data.as_str() {
             "" => "{\"xs\":[],\"plots\":[]}",
             data => data,
         };
+        let streams = current.as_ref().map(|run| run.streams());
+        let streams = streams.unwrap_or_default();
         Ok(Json(RunView {
+            more_streams: streams.len().saturating_sub(MOST_STREAMS),
+            streams: (streams.into_iter().take(MOST_STREAMS))
+                .map(StreamDocument::from)
+                .collect(),
             can_be_steered: current.is_some_and(|run| run.can_be_steered()),
             body: fragment.body.clone(),
             data: RawValue::from_string(data.to_owned()).map_err(ApiError::internal)?,
@@ -323,4 +386,23 @@ pub(crate) async fn view(State(app): State<App>, RunId(id): RunId) -> ApiResult<
         }))
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_runs_stay_text_on_the_page_without_scripts() {
+        let run = serde_json::json!({
+            "id": "1", "name": "<script>\"'\u{202e}", "kind": "trial", "target": "a&b", "ports": [],
+            "state": "ended", "verdict": "fail", "reason": "<b>", "requested": "2026-11-30T10:00:00.5Z", "elapsed_ns": 1,
+        });
+        let row = history_row(&serde_json::from_value(run).unwrap());
+        assert_eq!(
+            row,
+            "<tr><td><a href=\"/api/v1/runs/1/report?format=html\">1</a><br>&lt;script&gt;&quot;&#39;?<br>trial<br>\
+             a&amp;b<br>2026-11-30 10:00:00 UTC</td><td><b>fail</b><br>&lt;b&gt;</td></tr>\n"
+        );
+    }
 }

@@ -1,14 +1,17 @@
 //! All requests. The router and the OpenAPI document are made from this table.
 
+use std::sync::{Arc, LazyLock, OnceLock};
+
 use axum::{
-    Json, Router,
+    Router,
+    body::Bytes,
     extract::DefaultBodyLimit,
     http::StatusCode,
     middleware,
+    response::Response,
     routing::{MethodRouter, delete, get, post, put},
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde_json::Value;
 use wb_model::{Plan, Report, Snapshot, fleet::Agent, timeline::Timeline};
 use wb_runs::RunMeta;
 
@@ -16,7 +19,7 @@ use crate::{
     access::{self, Access},
     answer::ApiError,
     fleet, guard, host, openapi, otg, page,
-    runs::{self, App},
+    runs::{self, App, typed},
     tokens::Role,
 };
 
@@ -440,12 +443,16 @@ pub(crate) static ROUTES: [Route; 38] = [
     .by(None),
 ];
 
+/// Schema of a type. It is made once, because that takes a while.
 fn schema_of<T: JsonSchema>() -> MethodRouter<App> {
-    get(async || Json(schemars::schema_for!(T)))
+    let made = Arc::new(OnceLock::<Bytes>::new());
+    let make = || Bytes::from(schemars::schema_for!(T).as_value().to_string());
+    get(async move || typed("application/json", made.get_or_init(make).clone()))
 }
 
-async fn description() -> Json<Value> {
-    Json(openapi::document())
+async fn description() -> Response {
+    static TEXT: LazyLock<Bytes> = LazyLock::new(|| openapi::document().to_string().into());
+    typed("application/json", TEXT.clone())
 }
 
 /// The router for all requests of a listener.

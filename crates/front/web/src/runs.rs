@@ -8,7 +8,7 @@ use std::{
 
 use axum::{
     Extension, Json,
-    body::Bytes,
+    body::{Body, Bytes},
     extract::{
         FromRequestParts, Path, Query, Request, State,
         rejection::{BytesRejection, PathRejection, QueryRejection},
@@ -25,7 +25,7 @@ use wb_files::compare::compare_reports;
 use wb_model::{
     Plan, Report, Snapshot,
     powers::PowerUse,
-    text::{plan_from_toml, plan_to_toml},
+    text::{is_unprintable, plan_from_toml, plan_to_toml},
     timeline::Timeline,
     units::{Rate, Span},
 };
@@ -110,10 +110,32 @@ impl<S: Send + Sync> FromRequestParts<S> for RunId {
         parts: &mut axum::http::request::Parts,
         state: &S,
     ) -> Result<Self, ApiError> {
+        let mut names = Names::from_request_parts(parts, state).await?;
+        Ok(Self(names.take("id")))
+    }
+}
+
+/// Variable parts of a path, by their names.
+pub(crate) struct Names(BTreeMap<String, String>);
+
+impl Names {
+    /// Removes a part. Without it, the text is empty.
+    pub(crate) fn take(&mut self, name: &str) -> String {
+        self.0.remove(name).unwrap_or_default()
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Names {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(
+        parts: &mut axum::http::request::Parts,
+        state: &S,
+    ) -> Result<Self, ApiError> {
         let path: Result<Path<BTreeMap<String, String>>, PathRejection> =
             Path::from_request_parts(parts, state).await;
-        let mut names = path.map_err(|e| ApiError::bad("path", e.body_text()))?.0;
-        Ok(Self(names.remove("id").unwrap_or_default()))
+        let names = path.map_err(|e| ApiError::bad("path", e.body_text()))?;
+        Ok(Self(names.0))
     }
 }
 
@@ -225,14 +247,14 @@ pub(crate) async fn check(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> ApiResult<Json<Checked>> {
-    let plan = match is_toml(&headers) {
-        true => read_plan(&text_of(body)?)?,
-        false => {
-            let body: PlanBody = parsed(body)?;
-            plan_of(body.plan, body.plan_toml)?
-        }
-    };
     blocking(move || {
+        let plan = match is_toml(&headers) {
+            true => read_plan(&text_of(body)?)?,
+            false => {
+                let body: PlanBody = parsed(body)?;
+                plan_of(body.plan, body.plan_toml)?
+            }
+        };
         let (plan, warnings, concerns) = app.runs.check(&plan)?;
         Ok(Json(Checked {
             powers: plan.powers(),
@@ -250,11 +272,19 @@ pub(crate) async fn start(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> ApiResult<Response> {
+    blocking(move || begin(&app, &headers, body)).await
+}
+
+fn begin(
+    app: &App,
+    headers: &HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> ApiResult<Response> {
     let digest = body
         .as_ref()
         .map(|body| digest_of(body))
         .unwrap_or_default();
-    let request = match is_toml(&headers) {
+    let request = match is_toml(headers) {
         true => RunRequest {
             plan: read_plan(&text_of(body)?)?,
             ..RunRequest::default()
@@ -287,45 +317,42 @@ pub(crate) async fn start(
     let key = headers.get("idempotency-key");
     let key = key.map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned());
     let key = key.filter(|key| !key.is_empty());
-    blocking(move || {
-        let Some(key) = key else {
-            return Ok(started(&app.runs.start(request)?.meta()));
+    let Some(key) = key else {
+        return Ok(started(&app.runs.start(request)?.meta()));
+    };
+    // A repeated request waits here until the first one has its run.
+    let mut keys = app.keys.lock().unwrap_or_else(PoisonError::into_inner);
+    keys.retain(|_, known| known.at.elapsed() < REMEMBERED);
+    let known = keys.get(&key);
+    let of_request = known.is_some_and(|known| known.request == digest);
+    if let Some(meta) = known.and_then(|known| app.runs.get(&known.run)) {
+        return match of_request {
+            true => Ok(started(&meta)),
+            false => Err(ApiError::new(
+                StatusCode::CONFLICT,
+                "the Idempotency-Key was used for another request",
+            )),
         };
-        // A repeated request waits here until the first one has its run.
-        let mut keys = app.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        keys.retain(|_, known| known.at.elapsed() < REMEMBERED);
-        let known = keys.get(&key);
-        let of_request = known.is_some_and(|known| known.request == digest);
-        if let Some(meta) = known.and_then(|known| app.runs.get(&known.run)) {
-            return match of_request {
-                true => Ok(started(&meta)),
-                false => Err(ApiError::new(
-                    StatusCode::CONFLICT,
-                    "the Idempotency-Key was used for another request",
-                )),
-            };
+    }
+    let meta = app.runs.start(request)?.meta();
+    if keys.len() >= MOST_KEYS {
+        let oldest = keys.iter().min_by_key(|(_, known)| known.at);
+        if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+            keys.remove(&oldest);
         }
-        let meta = app.runs.start(request)?.meta();
-        if keys.len() >= MOST_KEYS {
-            let oldest = keys.iter().min_by_key(|(_, known)| known.at);
-            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
-                keys.remove(&oldest);
-            }
-        }
-        let known = KnownKey {
-            run: meta.id.clone(),
-            request: digest,
-            at: Instant::now(),
-        };
-        keys.insert(key, known);
-        Ok(started(&meta))
-    })
-    .await
+    }
+    let known = KnownKey {
+        run: meta.id.clone(),
+        request: digest,
+        at: Instant::now(),
+    };
+    keys.insert(key, known);
+    Ok(started(&meta))
 }
 
 /// Refuses names that would break lists of text.
 fn checked_text(place: &str, text: String) -> ApiResult<String> {
-    match text.chars().any(char::is_control) || text.len() > 200 {
+    match text.contains(is_unprintable) || text.len() > 200 {
         true => Err(ApiError::bad(
             place,
             "must have at most 200 characters, none of them a control character",
@@ -358,22 +385,25 @@ pub(crate) async fn list(
     asked: Result<Query<ListQuery>, QueryRejection>,
 ) -> ApiResult<Json<Vec<RunMeta>>> {
     let asked = query(asked)?;
-    let has_label = |meta: &RunMeta| {
-        asked
-            .label
-            .as_ref()
-            .is_none_or(|label| match label.split_once('=') {
-                Some((key, value)) => meta.labels.get(key).is_some_and(|own| own == value),
-                None => meta.labels.contains_key(label),
-            })
-    };
-    let runs = app.runs.list().into_iter();
-    let runs = runs.filter(|meta| {
-        asked.state.is_none_or(|state| meta.state == state)
-            && asked.before.as_ref().is_none_or(|before| meta.id < *before)
-            && has_label(meta)
-    });
-    Ok(Json(runs.take(asked.limit.unwrap_or(LISTED)).collect()))
+    blocking(move || {
+        let has_label = |meta: &RunMeta| {
+            asked
+                .label
+                .as_ref()
+                .is_none_or(|label| match label.split_once('=') {
+                    Some((key, value)) => meta.labels.get(key).is_some_and(|own| own == value),
+                    None => meta.labels.contains_key(label),
+                })
+        };
+        let runs = app.runs.list().into_iter();
+        let runs = runs.filter(|meta| {
+            asked.state.is_none_or(|state| meta.state == state)
+                && asked.before.as_ref().is_none_or(|before| meta.id < *before)
+                && has_label(meta)
+        });
+        Ok(Json(runs.take(asked.limit.unwrap_or(LISTED)).collect()))
+    })
+    .await
 }
 
 /// A run.
@@ -462,12 +492,12 @@ fn wanted(headers: &HeaderMap, offered: &[&'static str]) -> &'static str {
     best.0
 }
 
-pub(crate) fn typed(kind: &'static str, text: String) -> Response {
+pub(crate) fn typed(kind: &'static str, text: impl Into<Body>) -> Response {
     let kind = match kind.starts_with("text/") {
         true => format!("{kind}; charset=utf-8"),
         false => kind.to_owned(),
     };
-    ([(header::CONTENT_TYPE, kind)], text).into_response()
+    ([(header::CONTENT_TYPE, kind)], text.into()).into_response()
 }
 
 pub(crate) async fn events(
@@ -737,12 +767,15 @@ pub(crate) async fn report(
     .await
 }
 
+/// Error for a report that was there.
+pub(crate) const NO_REPORT: &str = "the report is missing or cannot be read";
+
 /// The report of a run that has ended.
 pub(crate) fn ended_report(app: &App, meta: &RunMeta) -> ApiResult<Report> {
     app.runs.report(&meta.id).ok_or_else(|| {
         let what = match (meta.state, meta.verdict) {
             (RunState::Ended, None) => "the run never started, so it has no report",
-            (RunState::Ended, Some(_)) => "the report is missing or cannot be read",
+            (RunState::Ended, Some(_)) => NO_REPORT,
             _ => "not ended",
         };
         ApiError::new(StatusCode::NOT_FOUND, what)
@@ -767,7 +800,13 @@ pub(crate) async fn files(
             .runs
             .files(&id)
             .ok_or_else(|| ApiError::unknown("run"))?;
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        // A link in the place of the folder could lead anywhere.
+        let folder = Some(folder).filter(|path| {
+            let about = path.symlink_metadata();
+            about.is_ok_and(|about| about.is_dir())
+        });
+        let entries = folder.map(std::fs::read_dir).into_iter().flatten();
+        let entries = entries.flatten().flatten();
         let files = entries.filter_map(|entry| {
             let about = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
             Some(FileDocument {
@@ -784,11 +823,10 @@ pub(crate) async fn files(
 
 pub(crate) async fn file(
     State(app): State<App>,
-    Path(names): Path<BTreeMap<String, String>>,
+    mut names: Names,
     request: Request,
 ) -> ApiResult<Response> {
-    let name = |key: &str| names.get(key).cloned().unwrap_or_default();
-    let (id, name) = (name("id"), name("name"));
+    let (id, name) = (names.take("id"), names.take("name"));
     let Json(known) = files(State(app.clone()), RunId(id.clone())).await?;
     // Only names of the list are opened, so no path leads out of the folder.
     let folder = app
@@ -903,32 +941,33 @@ pub(crate) struct Lease {
 pub(crate) async fn own(
     State(app): State<App>,
     Extension(ticket): Extension<Ticket>,
-    Path(port): Path<String>,
+    mut names: Names,
     body: Result<Bytes, BytesRejection>,
 ) -> ApiResult<Json<Lease>> {
+    let port = names.take("locator");
     let body: LeaseBody = parsed(body)?;
     let owner = checked_text("owner", body.owner)?;
-    if !app.runs.offers(&port) || !host::is_interface(&port) {
-        return Err(ApiError::new(
-            StatusCode::FORBIDDEN,
-            "this server does not offer this port",
-        ));
-    }
-    let time = Duration::from_nanos(body.r#for.as_nanos());
-    if owner.is_empty() || time.is_zero() || time > LONGEST_LEASE {
-        return Err(ApiError::bad(
-            "body",
-            "owner must have a name, and for must be above 0 and at most 720h",
-        ));
-    }
-    if body.steal && ticket.role < Role::Admin {
-        return Err(ApiError::new(
-            StatusCode::FORBIDDEN,
-            "the role admin is needed to steal a port",
-        ));
-    }
-    blocking(
-        move || match app.runs.own(&port, &owner, time, body.steal) {
+    blocking(move || {
+        if !app.runs.offers(&port) || !host::is_interface(&port) {
+            return Err(ApiError::new(
+                StatusCode::FORBIDDEN,
+                "this server does not offer this port",
+            ));
+        }
+        let time = Duration::from_nanos(body.r#for.as_nanos());
+        if owner.is_empty() || time.is_zero() || time > LONGEST_LEASE {
+            return Err(ApiError::bad(
+                "body",
+                "owner must have a name, and for must be above 0 and at most 720h",
+            ));
+        }
+        if body.steal && ticket.role < Role::Admin {
+            return Err(ApiError::new(
+                StatusCode::FORBIDDEN,
+                "the role admin is needed to steal a port",
+            ));
+        }
+        match app.runs.own(&port, &owner, time, body.steal) {
             Ok(()) => Ok(Json(Lease {
                 port,
                 owner,
@@ -938,8 +977,8 @@ pub(crate) async fn own(
                 let error = ApiError::new(StatusCode::CONFLICT, "the port is in use");
                 Err(error.at(port, format!("is held by {holder}")))
             }
-        },
-    )
+        }
+    })
     .await
 }
 
@@ -951,9 +990,10 @@ pub(crate) struct OwnerQuery {
 
 pub(crate) async fn disown(
     State(app): State<App>,
-    Path(port): Path<String>,
+    mut names: Names,
     asked: Result<Query<OwnerQuery>, QueryRejection>,
 ) -> ApiResult<StatusCode> {
+    let port = names.take("locator");
     let owner = query(asked)?.owner;
     match app.runs.disown(&port, &owner) {
         true => Ok(StatusCode::NO_CONTENT),

@@ -25,6 +25,7 @@ use wb_runs::{Runs, Settings, StoreError};
 
 use crate::{
     access::Access,
+    connections::Connections,
     guard::Reach,
     otg::{ClientNetwork, grpc_router},
     routes::router,
@@ -128,6 +129,7 @@ pub struct Server {
     grpc: Option<SocketAddr>,
     is_encrypted: bool,
     access: Access,
+    connections: Connections,
     runtime: Runtime,
     listeners: Vec<JoinHandle<io::Result<()>>>,
     handle: Handle<SocketAddr>,
@@ -184,6 +186,7 @@ impl Server {
             grpc: grpc.as_ref().map(|(_, bound)| *bound),
             is_encrypted: tls.is_some(),
             access: Access::Open,
+            connections: Connections::new(),
             listeners: Vec::new(),
             handle: Handle::new(),
             local: Handle::new(),
@@ -226,12 +229,15 @@ impl Server {
         self.listeners.push(match tls {
             Some(tls) => {
                 let server = axum_server::from_tcp_rustls(listener, tls)?;
-                let mut server = server.map(Acceptor).http1_only();
+                let limited = |acceptor| self.connections.limit(Acceptor(acceptor));
+                let mut server = server.map(limited).http1_only();
                 limit(server.http_builder());
                 self.runtime.spawn(server.handle(handle).serve(service))
             }
             None => {
-                let mut server = axum_server::from_tcp(listener)?.http1_only();
+                let server = axum_server::from_tcp(listener)?;
+                let limited = |acceptor| self.connections.limit(acceptor);
+                let mut server = server.map(limited).http1_only();
                 limit(server.http_builder());
                 self.runtime.spawn(server.handle(handle).serve(service))
             }
@@ -243,7 +249,9 @@ impl Server {
     fn listen_for_grpc(&mut self, listener: TcpListener, router: axum::Router) -> io::Result<()> {
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
         let _inside = self.runtime.enter();
-        let mut server = axum_server::from_tcp(listener)?.http2_only();
+        let server = axum_server::from_tcp(listener)?;
+        let limited = |acceptor| self.connections.limit(acceptor);
+        let mut server = server.map(limited).http2_only();
         let mut http2 = server.http_builder().http2();
         // Clients that are gone do not keep their connections.
         http2.timer(TokioTimer::new()).keep_alive_interval(IDLE);

@@ -22,7 +22,7 @@ use ring::{
 use rustix::fs::{FlockOperation, flock};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use wb_model::units::Span;
+use wb_model::{text::is_unprintable, units::Span};
 
 /// Length of a secret in bytes.
 const SECRET: usize = 32;
@@ -167,7 +167,7 @@ impl TokenFile {
     /// # Errors
     /// If the name is invalid, the file cannot be changed, or the system has no random numbers.
     pub fn add(&self, name: &str, role: Role, lifetime: Option<Duration>) -> io::Result<String> {
-        if name.is_empty() || name.len() > MOST_NAME || name.chars().any(char::is_control) {
+        if name.is_empty() || name.len() > MOST_NAME || name.contains(is_unprintable) {
             let what = format!(
                 "{name:?}: a name has 1 to {MOST_NAME} characters and no control characters"
             );
@@ -239,6 +239,14 @@ impl TokenFile {
 
     /// Changes the file; two programs that do so at once wait for each other.
     fn change(&self, change: impl FnOnce(&mut Vec<TokenEntry>)) -> io::Result<()> {
+        let changed = self.write(change);
+        changed.map_err(|error| {
+            let what = format!("cannot change {}: {error}", self.0.display());
+            io::Error::new(error.kind(), what)
+        })
+    }
+
+    fn write(&self, change: impl FnOnce(&mut Vec<TokenEntry>)) -> io::Result<()> {
         let folder = self.0.parent().unwrap_or(Path::new("."));
         crate::server::make_private_folder(folder)?;
         let private = |path: &Path| {

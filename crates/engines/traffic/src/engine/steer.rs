@@ -3,9 +3,12 @@
 //! A change is an order for all workers of the stream, for a time shortly after the request. So all workers change at
 //! the same time, and none of them waits.
 
-use std::sync::{Arc, Mutex, PoisonError, atomic::Ordering};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+};
 
-use wb_engine::steering::{SteerStreams, StreamSteer};
+use wb_engine::steering::{SteerStreams, StreamState, StreamSteer};
 use wb_figures::text::time_ns;
 use wb_machine::clock::monotonic_ns;
 use wb_model::{
@@ -21,6 +24,8 @@ use crate::{SharedCounters, StreamOrder, StreamPace, StreamSpec, TrafficControl}
 const NOTICE_NS: u64 = 2 * POLL_INTERVAL_NS;
 /// Maximum number of changes of a stream that the report lists.
 const LISTED_CHANGES: usize = 8;
+/// Maximum number of changes in a run: workers and the report keep each of them.
+const MOST_CHANGES: usize = 100_000;
 
 /// A stream that can be asked to change.
 #[derive(Debug)]
@@ -146,7 +151,7 @@ impl SteeredStream {
             StreamSteer::Rate(rate) => *rate,
         };
         let stream = &self.spec.stream;
-        if self.spec.replay.is_some() || stream.burst.is_some() {
+        if self.comes_in_bursts() {
             return refused(
                 "bursts and replays keep their rate; they can only be switched off and on",
             );
@@ -174,6 +179,28 @@ impl SteeredStream {
         Ok(StreamPace::Even(pps))
     }
 
+    fn comes_in_bursts(&self) -> bool {
+        self.spec.replay.is_some() || self.spec.stream.burst.is_some()
+    }
+
+    /// The stream after these changes.
+    fn state<'a>(&self, changes: impl Iterator<Item = &'a StreamSteer>) -> StreamState {
+        let (mut is_on, mut rate) = (true, self.spec.stream.rate);
+        for change in changes {
+            is_on = *change != StreamSteer::Off;
+            if let StreamSteer::Rate(asked) = change {
+                rate = *asked;
+            }
+        }
+        let has_rate = !self.comes_in_bursts() && self.spec.pps.is_some() && rate != Rate::Max;
+        StreamState {
+            name: self.name.clone(),
+            is_on,
+            rate: has_rate.then(|| rate.to_string()),
+            fixed: self.fixed,
+        }
+    }
+
     fn bits_per_second(&self, pps: Rational) -> f64 {
         let size = mean_size(&self.spec).as_f64() + f64::from(WIRE_OVERHEAD);
         pps.as_f64() * size * 8.0
@@ -181,6 +208,28 @@ impl SteeredStream {
 }
 
 impl SteerStreams for StreamSteering {
+    fn states(&self) -> Vec<StreamState> {
+        if self.control.senders_running.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut of_stream: BTreeMap<usize, Vec<&StreamSteer>> = BTreeMap::new();
+        for change in &*changes {
+            of_stream
+                .entry(change.stream)
+                .or_default()
+                .push(&change.what);
+        }
+        let mut names = BTreeSet::new();
+        let numbered = self.streams.iter().enumerate();
+        let named = numbered.filter(|(_, stream)| names.insert(stream.name.as_str()));
+        let states = named.map(|(number, stream)| {
+            let changes = of_stream.get(&number).into_iter().flatten();
+            stream.state(changes.copied())
+        });
+        states.collect()
+    }
+
     fn steer(&self, wishes: &[(String, StreamSteer)]) -> Result<(), String> {
         if self.control.senders_running.load(Ordering::Acquire) == 0 {
             return Err("all streams of the run have been sent".to_owned());
@@ -203,6 +252,11 @@ impl SteerStreams for StreamSteering {
         }
         // Orders of all requests have the same sequence in all workers.
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        if changes.len() + orders.len() > MOST_CHANGES {
+            return Err(format!(
+                "the streams of a run change at most {MOST_CHANGES} times"
+            ));
+        }
         let at_ns = match self.control.start_at_mono_ns.load(Ordering::Acquire) {
             u64::MAX => 0,
             _ => monotonic_ns() + NOTICE_NS,
@@ -333,5 +387,23 @@ mod tests {
             .store(9, Ordering::Relaxed);
         steering.steer(&[wish("a", StreamSteer::Off)]).unwrap();
         assert!(given(0)[0][1].at_mono_ns > monotonic_ns());
+
+        // Each name is listed once, as it is after the changes.
+        let state = |name: &str, is_on, rate: &str, fixed| StreamState {
+            name: name.to_owned(),
+            is_on,
+            rate: Some(rate.to_owned()),
+            fixed,
+        };
+        let planned = StreamSpec::default().stream.rate.to_string();
+        let b = state("b", true, &planned, Some("stays"));
+        assert_eq!(
+            steering.states(),
+            [state("a", false, "5pps", None), b.clone()]
+        );
+        steering.steer(&[wish("a", StreamSteer::On)]).unwrap();
+        assert_eq!(steering.states(), [state("a", true, "5pps", None), b]);
+        steering.control.senders_running.store(0, Ordering::Relaxed);
+        assert_eq!(steering.states(), []);
     }
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use wb_machine::runs::{self, FoundRun};
-use wb_model::units::Span;
+use wb_model::{text::is_unprintable, units::Span};
 use wb_render::table::Table;
 
 use crate::deliver::{print, width};
@@ -103,7 +103,7 @@ fn text(runs: &[RunLine], width: usize) -> String {
             run.kind.clone(),
             seconds.to_string(),
             run.process.to_string(),
-            run.target.replace(char::is_control, " "),
+            run.target.replace(is_unprintable, " "),
         ]);
     }
     let cut = |line: &str| line.chars().take(width).collect::<String>();

@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use wb_model::text::is_unprintable;
+
 use super::{Run, metrics::metrics};
 
 /// The rows, below a header of column names.
@@ -25,7 +27,7 @@ pub fn csv(runs: &[Run]) -> String {
 fn field(text: &str) -> String {
     let clean: String = text
         .chars()
-        .map(|c| if c.is_control() { '?' } else { c })
+        .map(|c| if is_unprintable(c) { '?' } else { c })
         .collect();
     match clean.contains([',', '"']) {
         true => format!("\"{}\"", clean.replace('"', "\"\"")),

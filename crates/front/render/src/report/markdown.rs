@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use wb_model::text::is_unprintable;
+
 use super::document::{Block, Document, Mark, Side, Table};
 
 /// Writes the document as Markdown.
@@ -99,7 +101,7 @@ fn text(one: &str) -> String {
             '>' => out.push_str("&gt;"),
             '&' => out.push_str("&amp;"),
             '\n' | '\t' => out.push(' '),
-            c if c.is_control() => out.push('?'),
+            c if is_unprintable(c) => out.push('?'),
             c => out.push(c),
         }
     }

@@ -77,7 +77,7 @@ pub(super) async fn admit(
         return error.into_response();
     }
     match read_body(body, MOST_BODY).await {
-        Ok(body) => next.run(Request::from_parts(parts, body)).await,
+        Ok((body, _turn)) => next.run(Request::from_parts(parts, body)).await,
         Err(error) => OtgError::new(error.status().as_u16(), "the body is too large or too slow")
             .into_response(),
     }

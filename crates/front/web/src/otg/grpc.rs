@@ -58,7 +58,7 @@ async fn admit(
         return status(&error).into_http();
     }
     match read_body(body, MOST_BODY).await {
-        Ok(body) => next.run(Request::from_parts(parts, body)).await,
+        Ok((body, _turn)) => next.run(Request::from_parts(parts, body)).await,
         Err(_) => Status::resource_exhausted("the request is too large or too slow").into_http(),
     }
 }
