@@ -8,7 +8,7 @@ export const title = "API";
 const code = (text) => h("div", { class: "code" }, h("pre", { tabindex: 0 }, text), h("button", { type: "button", "data-do": "copy", "data-text": text }, "Copy"));
 
 export function open(root, { signal }) {
-  const tokens = h("div", {}), fresh = h("div", {});
+  const tokens = h("div", { class: "tokens" }), fresh = h("div", {});
   root.append(
     h("h1", {}, "API"),
     h("p", {}, "All that this page does is a request of the API. ", h("a", { href: "/api/v1/openapi.json", target: "_blank" }, "Its OpenAPI description"), " works with code generators and API browsers."),
@@ -44,7 +44,7 @@ export function open(root, { signal }) {
       if (signal.aborted) return;
       show(tokens, h("div", { class: "wide" }, h("table", { class: "t" },
         h("thead", {}, h("tr", {}, ["Name", "Role", "Expires", ""].map((text) => h("th", {}, text)))),
-        h("tbody", {}, list.map((token) => h("tr", { "data-key": token.id }, h("td", {}, token.name), h("td", {}, token.role), h("td", {}, token.expires ? when(token.expires) : "never"),
+        h("tbody", {}, list.map((token) => h("tr", { "data-key": token.id }, h("td", {}, `${token.name} `, h("span", { class: "muted" }, token.id)), h("td", {}, token.role), h("td", {}, token.expires ? when(token.expires) : "never"),
           h("td", {}, h("button", { type: "button", class: "quiet", "data-do": "revoke", "data-id": token.id, "aria-label": `Revoke ${token.name}` }, "Revoke"))))))));
     } catch (failure) {
       notify(failure.text);

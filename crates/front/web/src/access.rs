@@ -240,7 +240,7 @@ pub(crate) async fn log_in(
             return Err(guarded.refusal(from));
         }
         let made = app.tokens.log_in(user.as_ref(), BROWSER);
-        let made = made.map_err(ApiError::internal)?;
+        let made = made.map_err(|error| ApiError::internal(app.tokens.unchanged(&error)))?;
         let cookie = set_cookie(&guarded.cookie, &made.cookie, app.is_encrypted);
         let body = Json(LoggedIn { token: made.page });
         Ok(([(header::SET_COOKIE, cookie)], body).into_response())
@@ -260,7 +260,8 @@ pub(crate) async fn log_out(
     blocking(move || {
         let token = bearer(&headers).and_then(|token| guarded.tokens.find(token));
         if let Some(token) = token.filter(TokenEntry::is_of_browser) {
-            app.tokens.remove(&token.id).map_err(ApiError::internal)?;
+            let removed = app.tokens.remove(&token.id);
+            removed.map_err(|error| ApiError::internal(app.tokens.unchanged(&error)))?;
         }
         let cookie = set_cookie(&guarded.cookie, "", app.is_encrypted);
         Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())

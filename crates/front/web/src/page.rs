@@ -245,7 +245,7 @@ pub(crate) async fn add_token(
         let made = app.tokens.add(&new.name, new.role, expires);
         let token = made.map_err(|error| match error.kind() {
             std::io::ErrorKind::InvalidInput => ApiError::bad("name", error.to_string()),
-            _ => ApiError::internal(error),
+            _ => ApiError::internal(app.tokens.unchanged(&error)),
         })?;
         Ok((StatusCode::CREATED, Json(MadeToken { token })).into_response())
     })
@@ -258,12 +258,11 @@ pub(crate) async fn remove_token(
     RunId(id): RunId,
 ) -> ApiResult<StatusCode> {
     needs_tokens(&ticket)?;
-    blocking(
-        move || match app.tokens.remove(&id).map_err(ApiError::internal)? {
-            0 => Err(ApiError::unknown("token")),
-            _ => Ok(StatusCode::NO_CONTENT),
-        },
-    )
+    blocking(move || match app.tokens.remove(&id) {
+        Err(error) => Err(ApiError::internal(app.tokens.unchanged(&error))),
+        Ok(0) => Err(ApiError::unknown("token")),
+        Ok(_) => Ok(StatusCode::NO_CONTENT),
+    })
     .await
 }
 

@@ -317,6 +317,8 @@ fn begin(
     let key = headers.get("idempotency-key");
     let key = key.map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned());
     let key = key.filter(|key| !key.is_empty());
+    let key = key.map(|key| checked_text("Idempotency-Key", key));
+    let key = key.transpose()?;
     let Some(key) = key else {
         return Ok(started(&app.runs.start(request)?.meta()));
     };

@@ -28,6 +28,8 @@ use wb_model::{text::is_unprintable, units::Span};
 const SECRET: usize = 32;
 /// Length of an id in bytes.
 const ID: usize = 4;
+/// Maximum number of browsers that are logged in with a token. Further logins end the oldest.
+const MOST_BROWSERS: usize = 50;
 /// Maximum length of the name of a client, in bytes.
 const MOST_NAME: usize = 100;
 
@@ -161,6 +163,11 @@ impl TokenFile {
         )
     }
 
+    /// Describes a change that failed.
+    pub(crate) fn unchanged(&self, error: &io::Error) -> String {
+        format!("cannot change {}: {error}", self.0.display())
+    }
+
     /// Makes a token for a client, which is valid for `lifetime` or forever. Returns its text, which cannot be found
     /// out later.
     ///
@@ -195,11 +202,23 @@ impl TokenFile {
         let until = Some(known.map_or(until, |known| known.min(until)));
         let (name, role) = user.map_or(("link", Role::Admin), |user| (&user.name, user.role));
         let of = user.map_or(String::new(), |user| user.id.clone());
-        let own = entry(&page, &format!("{name}, browser"), role, until, Some(of));
+        let own = entry(
+            &page,
+            &format!("{name}, browser"),
+            role,
+            until,
+            Some(of.clone()),
+        );
         let read = format!("{name}, cookie");
         let read = entry(&cookie, &read, Role::Read, until, Some(own.id.clone()));
         self.change(|tokens| {
             tokens.retain(TokenEntry::is_valid);
+            let same = tokens.iter().filter(|token| token.of.as_ref() == Some(&of));
+            let same: Vec<String> = same.map(|token| token.id.clone()).collect();
+            let over = (same.len() + 1).saturating_sub(MOST_BROWSERS);
+            for id in &same[..over] {
+                tokens.retain(|token| token.id != *id && token.of.as_ref() != Some(id));
+            }
             tokens.extend([own, read]);
         })?;
         Ok(BrowserTokens { page, cookie })
@@ -239,14 +258,6 @@ impl TokenFile {
 
     /// Changes the file; two programs that do so at once wait for each other.
     fn change(&self, change: impl FnOnce(&mut Vec<TokenEntry>)) -> io::Result<()> {
-        let changed = self.write(change);
-        changed.map_err(|error| {
-            let what = format!("cannot change {}: {error}", self.0.display());
-            io::Error::new(error.kind(), what)
-        })
-    }
-
-    fn write(&self, change: impl FnOnce(&mut Vec<TokenEntry>)) -> io::Result<()> {
         let folder = self.0.parent().unwrap_or(Path::new("."));
         crate::server::make_private_folder(folder)?;
         let private = |path: &Path| {
@@ -424,6 +435,16 @@ mod tests {
         assert_eq!(tokens.find(&browser.cookie).unwrap().role, Role::Read);
         let by_link = file.log_in(None, day).unwrap();
         assert_eq!(tokens.find(&by_link.page).unwrap().role, Role::Admin);
+        // A client that logs in again and again does not fill the file.
+        for _ in 1..MOST_BROWSERS {
+            file.log_in(Some(&user), day).unwrap();
+        }
+        assert!(tokens.find(&browser.cookie).is_some());
+        file.log_in(Some(&user), day).unwrap();
+        assert!(tokens.find(&browser.page).is_none() && tokens.find(&browser.cookie).is_none());
+        assert!(tokens.find(&by_link.page).is_some());
+        assert_eq!(file.read().unwrap().len(), 3 + 2 * MOST_BROWSERS);
+        let browser = file.log_in(Some(&user), day).unwrap();
         // Without the user there is no browser, without the browser no cookie.
         assert_eq!(file.remove("me").unwrap(), 1);
         assert!(tokens.find(&browser.page).is_none() && tokens.find(&browser.cookie).is_none());
