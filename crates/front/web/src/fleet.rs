@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{
     Json,
     body::Bytes,
-    extract::{Path, State, rejection::BytesRejection},
+    extract::{State, rejection::BytesRejection},
     http::StatusCode,
 };
 use schemars::JsonSchema;
@@ -15,7 +15,7 @@ use wb_session::Carrier;
 
 use crate::{
     answer::{ApiError, ApiResult, blocking},
-    runs::{App, parsed},
+    runs::{App, Names, parsed},
 };
 
 fn carrier(app: &App) -> ApiResult<&Arc<dyn Carrier>> {
@@ -47,10 +47,10 @@ const fn yes() -> bool {
 
 pub(crate) async fn drain(
     State(app): State<App>,
-    Path(host): Path<String>,
+    mut names: Names,
     body: Result<Bytes, BytesRejection>,
 ) -> ApiResult<StatusCode> {
-    let body: DrainBody = parsed(body)?;
+    let (host, body) = (names.take("host"), parsed::<DrainBody>(body)?);
     blocking(move || {
         let drained = carrier(&app)?.drain(&host, body.on);
         drained.map_err(|why| ApiError::new(StatusCode::NOT_FOUND, why))?;
