@@ -32,6 +32,8 @@ const RX_RATES: [&str; 6] = [
     "rx_rate_mbps",
 ];
 
+/// Maximum number of warnings that an answer lists.
+const MOST_WARNINGS: usize = 100;
 /// Fields of the row of a flow that each row has.
 const FLOW_KEYS: [&str; 3] = ["name", "port_tx", "port_rx"];
 
@@ -51,6 +53,8 @@ pub enum Answer {
 pub enum Transmit {
     /// It sends.
     Started,
+    /// It pauses.
+    Paused,
     /// It does not send.
     #[default]
     Stopped,
@@ -60,6 +64,7 @@ impl Transmit {
     const fn name(self) -> &'static str {
         match self {
             Self::Started => "started",
+            Self::Paused => "paused",
             Self::Stopped => "stopped",
         }
     }
@@ -361,9 +366,16 @@ pub fn neighbours(entries: &[NeighbourEntry], is_ipv6: bool) -> Value {
 /// The answer to a change.
 #[must_use]
 pub fn warnings(warnings: &[String]) -> Value {
-    match warnings.is_empty() {
+    let mut listed: Vec<&str> = warnings.iter().map(String::as_str).collect();
+    let others = listed.len().saturating_sub(MOST_WARNINGS);
+    let more = format!("{others} further warnings");
+    if others > 0 {
+        listed.truncate(MOST_WARNINGS);
+        listed.push(&more);
+    }
+    match listed.is_empty() {
         true => json!({}),
-        false => json!({ "warnings": warnings }),
+        false => json!({ "warnings": listed }),
     }
 }
 

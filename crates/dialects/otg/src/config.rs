@@ -111,6 +111,9 @@ pub(crate) const SPEEDS: [(&str, u64); 14] = [
     ("speed_2500_mbps", 2_500_000_000),
 ];
 
+/// Maximum number of ports.
+const MOST_PORTS: usize = 1024;
+
 impl Config {
     /// Reads a configuration. `speed` returns the speed of the link at a location, in bit/s; `seed` replaces the seed 0
     /// of random values.
@@ -131,12 +134,6 @@ impl Config {
     #[must_use]
     pub fn port(&self, name: &str) -> Option<&PortConfig> {
         self.ports.iter().find(|port| port.name == name)
-    }
-
-    /// The flow of this name.
-    #[must_use]
-    pub fn flow(&self, name: &str) -> Option<&Flow> {
-        self.flows.iter().find(|flow| flow.name == name)
     }
 
     /// The capture at a port.
@@ -160,12 +157,16 @@ fn read(
         ..Config::default()
     };
     let mut locations = BTreeSet::new();
-    for mut node in root.nodes("ports") {
+    let ports = root.nodes("ports");
+    if ports.len() > MOST_PORTS {
+        let what = format!("out of range: {} ports; at most {MOST_PORTS}", ports.len());
+        root.problem("ports", what);
+    }
+    for mut node in ports.into_iter().take(MOST_PORTS) {
         let name = names.declare(&mut node, "port");
-        let location = node.text("location").unwrap_or_default();
-        if location.is_empty() {
-            node.problem("location", "is required: an interface such as eth1");
-        } else if !locations.insert(location.clone()) {
+        let what = "is required: an interface such as eth1";
+        let location = node.required_text("location", what);
+        if !location.is_empty() && !locations.insert(location.clone()) {
             let what = format!("conflict: two ports have the location '{location}'");
             node.problem("location", what);
         }

@@ -1,11 +1,14 @@
 //! JSON documents of clients.
 
-use std::fmt;
+use std::{cell::Cell, fmt};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::Problem;
+
+/// Maximum number of values in a document. A small value takes many times its text in memory.
+const MOST_VALUES: u32 = 2_000_000;
 
 /// Reads a JSON document. A key that an object has twice is an error, because clients and servers would take different
 /// values.
@@ -13,17 +16,34 @@ use crate::Problem;
 /// # Errors
 /// Returns the reason, with its line and column.
 pub fn read_document(text: &[u8]) -> Result<Value, Problem> {
+    let left = Cell::new(MOST_VALUES);
     let mut reader = serde_json::Deserializer::from_slice(text);
-    let value = UniqueKeys.deserialize(&mut reader);
+    let value = UniqueKeys { left: &left }.deserialize(&mut reader);
     let value = value.and_then(|value| reader.end().map(|()| value));
-    value.map_err(|error| Problem::new("", format!("the body is not valid JSON: {error}")))
+    value.map_err(|error| match left.get() {
+        0 => Problem::new("", format!("the body has more than {MOST_VALUES} values")),
+        _ => Problem::new("", format!("the body is not valid JSON: {error}")),
+    })
 }
 
-/// Reads any value. Refuses an object that has a key twice.
+/// Reads any value. Refuses an object that has a key twice, and too many values.
 #[derive(Clone, Copy)]
-struct UniqueKeys;
+struct UniqueKeys<'c> {
+    /// Number of values that may follow.
+    left: &'c Cell<u32>,
+}
 
-impl<'de> DeserializeSeed<'de> for UniqueKeys {
+impl UniqueKeys<'_> {
+    fn count<E: Error>(self) -> Result<(), E> {
+        self.left.set(self.left.get().saturating_sub(1));
+        match self.left.get() {
+            0 => Err(E::custom("too many values")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for UniqueKeys<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
@@ -31,7 +51,7 @@ impl<'de> DeserializeSeed<'de> for UniqueKeys {
     }
 }
 
-impl<'de> Visitor<'de> for UniqueKeys {
+impl<'de> Visitor<'de> for UniqueKeys<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -69,6 +89,7 @@ impl<'de> Visitor<'de> for UniqueKeys {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = items.next_element_seed(self)? {
+            self.count()?;
             list.push(item);
         }
         Ok(list.into())
@@ -80,6 +101,7 @@ impl<'de> Visitor<'de> for UniqueKeys {
             if object.contains_key(&key) {
                 return Err(A::Error::custom(format!("duplicate key \"{key}\"")));
             }
+            self.count()?;
             object.insert(key, entries.next_value_seed(self)?);
         }
         Ok(object.into())
@@ -111,6 +133,13 @@ mod tests {
         for text in ["", "{", "{} {}", "[1,]", "nul", "\u{1}"] {
             assert!(error(text).contains("line 1"), "{text}");
         }
+        let many = |values: usize| format!("[{}0]", "0,".repeat(values - 1));
+        let most = MOST_VALUES as usize - 1;
+        assert!(read_document(many(most).as_bytes()).is_ok());
+        assert_eq!(
+            error(&many(most + 1)),
+            "the body has more than 2000000 values"
+        );
         let deep = "[".repeat(10_000);
         assert!(error(&deep).contains("recursion limit"));
     }

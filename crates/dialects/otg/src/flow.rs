@@ -352,6 +352,9 @@ fn return_unknown(node: &mut Node<'_>, choice: &str) {
     node.unsupported(choice, "");
 }
 
+/// Maximum number of pairs of devices of a flow.
+const MOST_PAIRS: usize = 65_536;
+
 fn read_devices<'c>(tx_rx: &mut Node<'_>, reader: &FlowReader<'c>, endpoints: &mut Endpoints<'c>) {
     let mut device = tx_rx.node_or_empty("device");
     let mode = device.text("mode").unwrap_or_else(|| "mesh".to_owned());
@@ -381,6 +384,13 @@ fn read_devices<'c>(tx_rx: &mut Node<'_>, reader: &FlowReader<'c>, endpoints: &m
     };
     let (tx, rx) = (ends("tx_names"), ends("rx_names"));
     match mode.as_str() {
+        "mesh" if tx.len().saturating_mul(rx.len()) > MOST_PAIRS => {
+            let what = format!(
+                "out of range: {} pairs; a mesh has at most {MOST_PAIRS}",
+                tx.len() * rx.len()
+            );
+            device.problem("mode", what);
+        }
         "mesh" => {
             let pairs = tx.iter().flat_map(|end| rx.iter().map(move |_| *end));
             endpoints.devices = pairs.collect();
@@ -563,7 +573,9 @@ fn read_rate(node: &mut Node<'_>, speed: Option<u64>) -> Option<Rate> {
         let number = rate.number(key).unwrap_or(default);
         let bits = number.checked_mul(unit).filter(|bits| *bits >= 672);
         if bits.is_none() {
-            rate.problem(key, "out of range: must be at least 672 bit/s");
+            let most = u64::MAX / unit;
+            let what = format!("out of range: must be at least 672 bit/s, and at most {most}");
+            rate.problem(key, what);
         }
         bits.map(|bits| Rate::L1(Rational::whole(bits)))
     };
@@ -626,7 +638,8 @@ fn read_duration(
         "fixed_seconds" => {
             let seconds = node.float("seconds").unwrap_or(1.0);
             if !(seconds > 0.0 && seconds < 1e9) {
-                node.problem("seconds", "out of range: must be above 0");
+                let what = "out of range: must be above 0 and below 1000000000";
+                node.problem("seconds", what);
             }
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             let frames = pps.map(|pps| (pps.as_f64() * seconds).ceil().max(1.0) as u64);

@@ -35,6 +35,6 @@ pub use plan::{Context, Planned};
 pub use problem::{Problem, error_body};
 pub use proto::{Proto, ProtoMethod, ProtoRequest};
 pub use request::{
-    ConfigChange, Control, MetricsRequest, NeighbourRequest, State, read_append, read_capture,
-    read_control, read_delete, read_metrics, read_states, read_update,
+    ConfigChange, Control, FlowState, MetricsRequest, NeighbourRequest, State, read_append,
+    read_capture, read_control, read_delete, read_metrics, read_states, read_update,
 };

@@ -18,6 +18,8 @@ use crate::{
     problem::{Problem, Problems},
 };
 
+/// Number of queues of a port.
+const QUEUES: std::ops::RangeInclusive<u32> = 1..=64;
 /// Interval between figures during a run.
 const INTERVAL: Span = Span::from_millis(250);
 /// Time in which frames in flight still arrive after the last one was sent.
@@ -68,7 +70,13 @@ impl PortConfig {
                 ("engine", "afpacket") => port.locator.driver = Some(Driver::Packet),
                 ("mode", "zc") => port.xdp_mode = XdpMode::ZeroCopy,
                 ("mode", "copy") => port.xdp_mode = XdpMode::Native,
-                ("queues", number) => port.workers = number.parse().map_err(|_| unknown())?,
+                ("queues", number) => {
+                    let workers = number.parse().ok();
+                    let workers = workers.filter(|workers| QUEUES.contains(workers));
+                    let (low, high) = (QUEUES.start(), QUEUES.end());
+                    let what = format!("out of range: queues must be between {low} and {high}");
+                    port.workers = workers.ok_or(what)?;
+                }
                 _ => return Err(unknown()),
             }
         }

@@ -1,6 +1,6 @@
 //! Problems of configurations and requests.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use serde_json::{Value, json};
 
@@ -52,13 +52,47 @@ pub fn error_body(problems: &[Problem]) -> (u16, Value) {
     (code, body)
 }
 
+/// Maximum number of problems that an answer lists.
+const MOST_PROBLEMS: usize = 100;
+/// Maximum number of bytes of a path, and of the text of a problem.
+const LONGEST_TEXT: usize = 400;
+
+/// Shortens a text that may contain a part of the request.
+fn shortened(text: impl Into<String>) -> String {
+    let mut text = text.into();
+    if text.len() > LONGEST_TEXT {
+        text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+        text.push('…');
+    }
+    text
+}
+
 /// Problems found so far.
 #[derive(Debug, Default)]
-pub(crate) struct Problems(RefCell<Vec<Problem>>);
+pub(crate) struct Problems {
+    listed: RefCell<Vec<Problem>>,
+    /// Number of problems that are not listed, and of those among them that are about unsupported keys.
+    others: Cell<(usize, usize)>,
+}
 
 impl Problems {
     pub(crate) fn add(&self, path: impl Into<String>, what: impl Into<String>) {
-        self.0.borrow_mut().push(Problem::new(path, what));
+        self.push(path, what, false);
+    }
+
+    fn push(&self, path: impl Into<String>, what: impl Into<String>, is_unsupported: bool) {
+        let mut listed = self.listed.borrow_mut();
+        if listed.len() < MOST_PROBLEMS {
+            listed.push(Problem {
+                path: shortened(path),
+                what: shortened(what),
+                is_unsupported,
+            });
+        } else {
+            let (all, unsupported) = self.others.get();
+            let one = usize::from(is_unsupported);
+            self.others.set((all + 1, unsupported + one));
+        }
     }
 
     pub(crate) fn unsupported(&self, path: impl Into<String>, what: &str) {
@@ -66,19 +100,23 @@ impl Problems {
             "" => "unsupported".to_owned(),
             what => format!("unsupported: {what}"),
         };
-        self.0.borrow_mut().push(Problem {
-            is_unsupported: true,
-            ..Problem::new(path, what)
-        });
+        self.push(path, what, true);
     }
 
     /// Number of problems found so far.
     pub(crate) fn count(&self) -> usize {
-        self.0.borrow().len()
+        self.listed.borrow().len() + self.others.get().0
     }
 
     pub(crate) fn into_result<T>(self, value: T) -> Result<T, Vec<Problem>> {
-        let problems = self.0.into_inner();
+        let mut problems = self.listed.into_inner();
+        let (others, unsupported) = self.others.get();
+        if others > 0 {
+            problems.push(Problem {
+                is_unsupported: others == unsupported,
+                ..Problem::new("", format!("{others} further problems"))
+            });
+        }
         match problems.is_empty() {
             true => Ok(value),
             false => Err(problems),

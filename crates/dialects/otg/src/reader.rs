@@ -6,6 +6,9 @@ use serde_json::Value;
 
 use crate::problem::Problems;
 
+/// Maximum number of elements of a list.
+const LONGEST_LIST: usize = 65_536;
+
 /// A JSON object and its place. `null` is the same as a missing key.
 pub(crate) struct Node<'a> {
     pub(crate) path: String,
@@ -70,11 +73,17 @@ impl<'a> Node<'a> {
 
     /// A name, which must be present.
     pub(crate) fn name(&mut self, key: &str) -> String {
-        let name = self.text(key);
-        if name.as_deref().unwrap_or_default().is_empty() {
-            self.problem(key, "is required");
+        self.required_text(key, "is required")
+    }
+
+    /// A text, which must be present and not empty.
+    pub(crate) fn required_text(&mut self, key: &str, what: &str) -> String {
+        let is_given = self.has(key);
+        let text = self.text(key);
+        if text.as_ref().map_or(!is_given, String::is_empty) {
+            self.problem(key, what);
         }
-        name.unwrap_or_default()
+        text.unwrap_or_default()
     }
 
     pub(crate) fn number(&mut self, key: &str) -> Option<u64> {
@@ -123,9 +132,17 @@ impl<'a> Node<'a> {
             self.problem(key, "must be a list");
             return Vec::new();
         };
+        if list.len() > LONGEST_LIST {
+            let what = format!(
+                "out of range: {} elements; at most {LONGEST_LIST}",
+                list.len()
+            );
+            self.problem(key, what);
+        }
         let path = self.at(key);
         let place = |(n, value)| (format!("{path}[{n}]"), value);
-        list.iter().enumerate().map(place).collect()
+        let list = list.iter().take(LONGEST_LIST).enumerate();
+        list.map(place).collect()
     }
 
     pub(crate) fn nodes(&mut self, key: &str) -> Vec<Node<'a>> {

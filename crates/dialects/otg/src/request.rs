@@ -62,20 +62,33 @@ pub(crate) const PORT_COLUMNS: [&str; 14] = [
     "speed",
 ];
 
-/// Transmit state that a request sets.
+/// State of captures or devices that a request sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Flows start.
+    /// They start.
     Start,
-    /// Flows stop.
+    /// They stop.
     Stop,
+}
+
+/// Transmit state of flows that a request sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowState {
+    /// They start, with counters of 0.
+    Start,
+    /// They stop.
+    Stop,
+    /// They pause.
+    Pause,
+    /// They continue after a pause.
+    Resume,
 }
 
 /// Request to change a state. Empty lists mean all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
     /// Flows.
-    Flows(State, Vec<String>),
+    Flows(FlowState, Vec<String>),
     /// Captures at ports.
     Captures(State, Vec<String>),
     /// Links of ports: up or down.
@@ -136,15 +149,26 @@ fn state(node: &mut Node<'_>) -> Option<State> {
     match text.as_deref() {
         Some("start") => Some(State::Start),
         Some("stop") => Some(State::Stop),
-        Some(other @ ("pause" | "resume")) => {
-            node.unsupported("state", other);
-            None
-        }
         _ => {
             node.problem("state", "must be start or stop");
             None
         }
     }
+}
+
+fn flow_state(node: &mut Node<'_>) -> Option<FlowState> {
+    let text = node.text("state");
+    let state = match text.as_deref() {
+        Some("start") => FlowState::Start,
+        Some("stop") => FlowState::Stop,
+        Some("pause") => FlowState::Pause,
+        Some("resume") => FlowState::Resume,
+        _ => {
+            node.problem("state", "must be start, stop, pause or resume");
+            return None;
+        }
+    };
+    Some(state)
 }
 
 /// Reads a request to change a state.
@@ -160,7 +184,7 @@ pub fn read_control(value: &Value) -> Result<Control, Vec<Problem>> {
         let control = match (kind.as_str(), choice.as_str()) {
             ("traffic", "flow_transmit") => {
                 let names = inner.texts("flow_names");
-                state(&mut inner).map(|state| Control::Flows(state, names))
+                flow_state(&mut inner).map(|state| Control::Flows(state, names))
             }
             ("port", "capture") => {
                 let names = inner.texts("port_names");

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use wb_model::{Plan, Proto, TagKind, units::Rational};
 
 use crate::{
-    Config, Context, FlowFigures, Planned, Problem, Transmit, error_body, flow_metrics,
-    read_append, read_control, read_delete, read_metrics, read_states, read_update, version,
+    Config, Context, Control, FlowFigures, FlowState, Planned, Problem, Transmit, error_body,
+    flow_metrics, read_append, read_control, read_delete, read_metrics, read_states, read_update,
+    version,
 };
 
 fn config(flows: Value) -> Value {
@@ -596,15 +597,25 @@ fn rows_have_only_fields_of_the_schema() {
 
 #[test]
 fn requests_are_read_and_others_named() {
-    let start = json!({"choice": "traffic", "traffic": {"choice": "flow_transmit",
-        "flow_transmit": {"state": "start", "flow_names": ["f1"]}}});
+    let flows = |state: &str| {
+        json!({"choice": "traffic", "traffic": {"choice": "flow_transmit",
+            "flow_transmit": {"state": state, "flow_names": ["f1"]}}})
+    };
+    for (name, state) in [
+        ("start", FlowState::Start),
+        ("stop", FlowState::Stop),
+        ("pause", FlowState::Pause),
+        ("resume", FlowState::Resume),
+    ] {
+        let control = Control::Flows(state, vec!["f1".to_owned()]);
+        assert_eq!(read_control(&flows(name)), Ok(control));
+    }
     assert_eq!(
-        read_control(&start),
-        Ok(crate::Control::Flows(
-            crate::State::Start,
-            vec!["f1".to_owned()]
-        ))
+        error_body(&read_control(&flows("wait")).unwrap_err()).0,
+        400
     );
+    let capture = json!({"port": {"capture": {"state": "pause"}}});
+    assert_eq!(error_body(&read_control(&capture).unwrap_err()).0, 400);
     let bgp = json!({"choice": "protocol", "protocol": {"choice": "bgp", "bgp": {}}});
     assert_eq!(error_body(&read_control(&bgp).unwrap_err()).0, 501);
     assert_eq!(error_body(&read_control(&json!({})).unwrap_err()).0, 400);
@@ -688,4 +699,63 @@ proptest::proptest! {
             let _ = read(&json!({"flows": [value.clone()], "ports": [value.clone()], "devices": [value]}));
         }
     }
+}
+
+#[test]
+fn requests_with_very_many_parts_get_short_answers() {
+    let errors = |value: &Value| {
+        let (code, body) = error_body(&read(value).unwrap_err());
+        let errors = body["errors"].as_array().unwrap().clone();
+        assert!(
+            errors
+                .iter()
+                .all(|error| error.as_str().unwrap().len() < 1000)
+        );
+        (code, errors)
+    };
+    let (code, found) = errors(&json!({"ports": vec![json!({}); 70_000]}));
+    assert_eq!((code, found.len()), (400, 101));
+    assert_eq!(
+        found[0],
+        "ports: out of range: 70000 elements; at most 65536"
+    );
+    assert_eq!(found[1], "ports: out of range: 65536 ports; at most 1024");
+    assert_eq!(found[100], "1950 further problems");
+    // Unsupported keys only, and texts of the request in errors.
+    let colours: serde_json::Map<String, Value> =
+        (0..200).map(|n| (format!("colour{n}"), json!(1))).collect();
+    assert_eq!(errors(&colours.into()).0, 501);
+    let (_, found) = errors(&json!({"ports": [{"name": ["é".repeat(1000)], "location": "a0"}]}));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].as_str().unwrap().ends_with('…'));
+
+    let ethernet = |name: &str, port: &str, address: &str| {
+        json!({"name": format!("d{name}"), "ethernets": [{"name": name, "mac": "02:00:00:00:00:01",
+            "connection": {"port_name": port}, "ipv4_addresses":
+            [{"name": format!("{name}4"), "address": address, "gateway": "198.18.0.9"}]}]})
+    };
+    let mut mesh = config(json!([{"name": "f", "tx_rx": {"device": {
+        "tx_names": vec!["e"; 300], "rx_names": vec!["g"; 300]}}}]));
+    mesh["devices"] = json!([
+        ethernet("e", "p1", "198.18.0.1"),
+        ethernet("g", "p2", "198.18.0.2")
+    ]);
+    let (_, found) = errors(&mesh);
+    let text = "flows[0].tx_rx.device.mode: out of range: 90000 pairs; a mesh has at most 65536";
+    assert!(found.contains(&json!(text)), "{found:?}");
+
+    let queues = |number: &str| {
+        let value = json!({"ports": [{"name": "p", "location": format!("a0?queues={number}")}]});
+        read(&value).unwrap().ports[0]
+            .plan()
+            .map(|plan| plan.workers)
+    };
+    assert_eq!(queues("64"), Ok(64));
+    for number in ["0", "65", "4000000000", "99999999999", "x"] {
+        let what = "out of range: queues must be between 1 and 64";
+        assert_eq!(queues(number), Err(what.to_owned()), "{number}");
+    }
+    let many = vec!["w".to_owned(); 150];
+    let listed = crate::warnings(&many);
+    assert_eq!(listed["warnings"][100], "50 further warnings");
 }

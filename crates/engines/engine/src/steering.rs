@@ -26,6 +26,8 @@ pub enum StreamSteer {
     On,
     /// Send at this rate from now on. Also ends a pause.
     Rate(Rate),
+    /// Send no more frames. A run ends with the last of its streams.
+    End,
 }
 
 /// A stream at this moment, and what can change about it.
@@ -60,9 +62,19 @@ pub trait SteerStreams: Debug + Send + Sync {
 pub struct Steering {
     wish: Arc<Mutex<Option<Steer>>>,
     streams: Arc<Mutex<Option<Arc<dyn SteerStreams>>>>,
+    held: Arc<[String]>,
 }
 
 impl Steering {
+    /// For a run in which these streams are off until a program switches them on.
+    #[must_use]
+    pub fn with_held(streams: Vec<String>) -> Self {
+        Self {
+            held: streams.into(),
+            ..Self::default()
+        }
+    }
+
     /// Requests a change. It replaces a change that the run has not yet taken.
     pub fn ask(&self, wish: Steer) {
         *self.wish.lock().unwrap_or_else(PoisonError::into_inner) = Some(wish);
@@ -74,9 +86,18 @@ impl Steering {
         wish.take()
     }
 
-    /// Sets the streams of a run that is about to start.
-    pub fn set_streams(&self, streams: Arc<dyn SteerStreams>) {
+    /// Sets the streams of a run that is about to start, and switches off those that do not start with it.
+    ///
+    /// # Errors
+    /// The reason why a stream cannot be off.
+    pub fn set_streams(&self, streams: Arc<dyn SteerStreams>) -> Result<(), String> {
+        let held = self.held.iter();
+        let off: Vec<_> = held.map(|name| (name.clone(), StreamSteer::Off)).collect();
+        if !off.is_empty() {
+            streams.steer(&off)?;
+        }
         *self.streams.lock().unwrap_or_else(PoisonError::into_inner) = Some(streams);
+        Ok(())
     }
 
     /// The streams of the run as they are now. Empty before and after they are sent.

@@ -256,6 +256,8 @@ pub enum StreamPace {
     On,
     /// Evenly, with this number of frames per second over all workers. Only for streams that were even before.
     Even(Rational),
+    /// No frames, and none later.
+    End,
 }
 
 /// Change of a stream.

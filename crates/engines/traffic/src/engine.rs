@@ -559,9 +559,6 @@ impl Engine for Traffic {
                 worker.start_counting(&self.control, &SystemClock);
             }
         }
-        let steered = Arc::new(StreamSteering::new(self));
-        self.steering.set_streams(Arc::clone(&steered) as _);
-        self.steered = Some(steered);
         for slot in &self.slots {
             let received = slot.receives.map(|way| &self.directions[way]);
             // Figures of each stream need all its flows.
@@ -583,6 +580,10 @@ impl Engine for Traffic {
         self.control
             .senders_running
             .store(senders, Ordering::Release);
+        let steered = Arc::new(StreamSteering::new(self));
+        let held = self.steering.set_streams(Arc::clone(&steered) as _);
+        held.map_err(|why| StartError::stream("streams that are off", why))?;
+        self.steered = Some(steered);
         for (slot, work) in self.slots.iter().zip(work) {
             let port = &self.ports[slot.port];
             let name = format!("wb-{}-{}-{}", port.role(), port.plan.name, slot.queue);

@@ -256,6 +256,13 @@ impl Pacer {
             return false;
         };
         match (pace, &self.schedule) {
+            (StreamPace::End, _) => {
+                self.count = self.earlier.saturating_add(self.passed);
+                self.limit = self.passed;
+                self.held_since = None;
+                self.changes.clear();
+                return false;
+            }
             (StreamPace::Off, _) => {
                 self.held_since.get_or_insert(at_ns);
             }
@@ -662,6 +669,28 @@ mod tests {
         truncated.advance();
         truncated.truncate();
         assert_eq!((truncated.event_limit(), truncated.is_done()), (1, true));
+    }
+
+    #[test]
+    fn an_end_is_the_last_change_also_in_a_pause() {
+        let mut pacer = even("1kpps", 0, 1);
+        pacer.limit_to(50);
+        pacer.follow(2_500_000, StreamPace::End);
+        pacer.follow(S, StreamPace::On);
+        for due in [0, 1_000_000, 2_000_000, u64::MAX] {
+            assert_eq!(pacer.next_due(), due);
+            pacer.advance();
+        }
+        let mut pacer = even("1kpps", 0, 1);
+        pacer.follow(0, StreamPace::Off);
+        assert_eq!((pacer.is_done(), pacer.event_limit()), (false, 0));
+        pacer.follow(S, StreamPace::End);
+        assert_eq!((pacer.is_done(), pacer.event_limit()), (true, 0));
+        // A late sender planned everything up to the end.
+        let mut late = even("1kpps", 0, 1);
+        late.follow(S, StreamPace::End);
+        late.stop();
+        assert_eq!((late.is_done(), late.event_limit()), (true, 1000));
     }
 
     #[test]

@@ -457,15 +457,17 @@ impl Sender {
         result
     }
 
-    /// Changes the pace of a stream. A change that should have begun earlier begins now.
+    /// Changes the pace of streams. A change that should have begun earlier begins now.
     #[cold]
-    pub(crate) fn follow(&mut self, now_ns: u64, order: &StreamOrder) {
+    pub(crate) fn follow(&mut self, now_ns: u64, orders: &[StreamOrder]) {
         if matches!(self.phase, SenderPhase::Flight { .. } | SenderPhase::Done) {
             return;
         }
-        let at_ns = order.at_mono_ns.max(now_ns).saturating_sub(self.run_ns);
-        if let Some(stream) = self.streams.get_mut(order.stream) {
-            stream.follow(at_ns, order.pace);
+        for order in orders {
+            let at_ns = order.at_mono_ns.max(now_ns).saturating_sub(self.run_ns);
+            if let Some(stream) = self.streams.get_mut(order.stream) {
+                stream.follow(at_ns, order.pace);
+            }
         }
         self.wake_ns = self.wake_ns.min(self.next_wake(now_ns));
     }

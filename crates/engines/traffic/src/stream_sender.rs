@@ -451,11 +451,14 @@ impl StreamSender {
         }
     }
 
-    /// Changes the pace from `at_ns` on. A stream at full speed only pauses and continues, at once.
+    /// Changes the pace from `at_ns` on. A stream at full speed only pauses, continues and ends, at once.
     pub(crate) fn follow(&mut self, at_ns: u64, pace: StreamPace) {
         match &mut self.pacer {
             Some(pacer) => pacer.follow(at_ns, pace),
-            None => self.held = pace == StreamPace::Off,
+            None => {
+                self.held = pace == StreamPace::Off;
+                self.stopped |= pace == StreamPace::End;
+            }
         }
     }
 

@@ -292,7 +292,7 @@ impl<T: TxQueue, R: RxQueue, C: Clock> WorkerRun<'_, T, R, C> {
         if self.shared.orders.given() != self.orders && self.started {
             let orders = self.shared.orders.since(self.orders);
             let now_ns = self.clock.monotonic_ns();
-            orders.iter().for_each(|order| sender.follow(now_ns, order));
+            sender.follow(now_ns, &orders);
             self.orders += orders.len();
         }
         let step = match sender.step(self.tx, self.clock) {

@@ -85,6 +85,8 @@ pub struct RunRequest {
     pub owner: Option<String>,
     /// Confirms that the network of a benchmark is isolated.
     pub isolated: bool,
+    /// Names of streams that are off until they are switched on ([`Run::steer_streams`]).
+    pub held: Vec<String>,
 }
 
 /// Reason why a run is refused.
@@ -462,6 +464,7 @@ impl Runs {
             wait,
             owner,
             isolated,
+            held,
         } = request;
         plan.validate()?;
         self.0.admit(&plan)?;
@@ -491,7 +494,7 @@ impl Runs {
         }
         let run = self
             .0
-            .new_run(&mut plan, name, labels, owner.clone(), &ports)?;
+            .new_run(&mut plan, name, labels, owner.clone(), &ports, held)?;
         table.runs.insert(run.id.clone(), Arc::clone(&run));
         let waiting = Waiting {
             id: run.id.clone(),
@@ -768,6 +771,7 @@ impl Inner {
         labels: BTreeMap<String, String>,
         owner: Option<String>,
         ports: &BTreeSet<String>,
+        held: Vec<String>,
     ) -> Result<Arc<Run>, Refusal> {
         let now = Timestamp::now();
         let stamp = now.strftime("%Y%m%dT%H%M%S").to_string();
@@ -803,7 +807,9 @@ impl Inner {
                 output.path = folder.files().join(&output.path).display().to_string();
             }
         }
-        Ok(Arc::new(Run::new(meta, folder, plan.clone(), Some(listed))))
+        let mut run = Run::new(meta, folder, plan.clone(), Some(listed));
+        run.steering = Steering::with_held(held);
+        Ok(Arc::new(run))
     }
 
     /// Continues a run over a fleet that a server left behind: its hosts may still run, and keep their results.

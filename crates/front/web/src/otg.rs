@@ -79,11 +79,24 @@ struct OtgState {
     earlier: BTreeMap<String, figures::PortReading>,
 }
 
-/// Flows that a run carries out.
+/// Flows of a run.
 #[derive(Clone)]
 struct ActiveFlows {
     run: Arc<Run>,
-    flows: BTreeSet<String>,
+    flows: BTreeMap<String, FlowPhase>,
+}
+
+/// State of a flow in its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FlowPhase {
+    /// It was not started yet. Its figures are those of an earlier run.
+    Held,
+    /// It was started, and may have sent all its frames.
+    Started,
+    /// It pauses.
+    Paused,
+    /// It was stopped.
+    Stopped,
 }
 
 /// Error with its status.
@@ -342,22 +355,29 @@ fn append(flows: &mut Vec<Value>, new: Vec<Value>) -> OtgResult<()> {
 
 /// Removes flows by their names.
 fn delete(flows: &mut Vec<Value>, names: &[String]) -> OtgResult<()> {
-    for name in names {
-        let place = flows.iter().position(|flow| name_of(flow) == name);
-        let unknown = || figures::unknown_name("config_delete_list", name);
-        flows.remove(place.ok_or_else(unknown)?);
+    let known: BTreeSet<&str> = flows.iter().map(name_of).collect();
+    if let Some(name) = names.iter().find(|name| !known.contains(name.as_str())) {
+        return Err(figures::unknown_name("config_delete_list", name));
     }
+    let removed: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    flows.retain(|flow| !removed.contains(name_of(flow)));
     Ok(())
 }
 
 /// Takes over properties of flows.
 fn update(flows: &mut [Value], change: &wb_otg::ConfigChange) -> OtgResult<()> {
+    let known = flows.iter().enumerate();
+    let known: BTreeMap<String, usize> = known
+        .map(|(place, flow)| (name_of(flow).to_owned(), place))
+        .collect();
     for (n, new) in change.flows.iter().enumerate() {
         let name = name_of(new);
-        let mut known = flows.iter_mut().filter_map(Value::as_object_mut);
-        let flow = known.find(|flow| flow.get("name").and_then(Value::as_str) == Some(name));
+        let place = known.get(name);
         let unknown = || figures::unknown_name(&format!("flows.flows[{n}].name"), name);
-        let flow = flow.ok_or_else(unknown)?;
+        let flow = &mut flows[*place.ok_or_else(unknown)?];
+        let Some(flow) = flow.as_object_mut() else {
+            continue;
+        };
         for property in &change.properties {
             // Without it, the flow gets the default.
             let value = new.get(property).cloned().unwrap_or(Value::Null);

@@ -302,6 +302,7 @@ fn begin(
                     .map(|name| checked_text("owner", name))
                     .transpose()?,
                 isolated: new.isolated,
+                held: Vec::new(),
             }
         }
     };

@@ -4,7 +4,7 @@
 //! the same time, and none of them waits.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
 };
 
@@ -26,6 +26,8 @@ const NOTICE_NS: u64 = 2 * POLL_INTERVAL_NS;
 const LISTED_CHANGES: usize = 8;
 /// Maximum number of changes in a run: workers and the report keep each of them.
 const MOST_CHANGES: usize = 100_000;
+/// Maximum number of changed streams that the report lists.
+const LISTED_STREAMS: usize = 16;
 
 /// A stream that can be asked to change.
 #[derive(Debug)]
@@ -101,16 +103,22 @@ impl StreamSteering {
     pub(super) fn warnings(&self, start_ns: u64, directions: &[Direction]) -> Vec<String> {
         let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let several = directions.iter().filter(|d| d.tx.is_some()).count() > 1;
-        let numbered = self.streams.iter().enumerate();
-        let warnings = numbered.filter_map(|(number, stream)| {
-            let own = changes.iter().filter(|change| change.stream == number);
+        let mut by_stream: BTreeMap<usize, Vec<&Change>> = BTreeMap::new();
+        for change in changes.iter() {
+            by_stream.entry(change.stream).or_default().push(change);
+        }
+        let changed = by_stream.iter().take(LISTED_STREAMS);
+        let warnings = changed.filter_map(|(number, own)| {
+            let stream = &self.streams[*number];
             let all: Vec<String> = own
+                .iter()
                 .map(|change| {
                     let at = time_ns(change.at_ns.saturating_sub(start_ns) as f64);
                     match &change.what {
                         StreamSteer::Off => format!("off at {at}"),
                         StreamSteer::On => format!("on at {at}"),
                         StreamSteer::Rate(rate) => format!("{rate} at {at}"),
+                        StreamSteer::End => format!("ended at {at}"),
                     }
                 })
                 .collect();
@@ -124,14 +132,17 @@ impl StreamSteering {
                 true => format!("{}, ", directions[stream.direction].planned.name),
                 false => String::new(),
             };
-            (!all.is_empty()).then(|| {
-                format!(
-                    "{of}{}: a client steered this stream: {listed}{more}",
-                    stream.name
-                )
-            })
+            let name = &stream.name;
+            Some(format!(
+                "{of}{name}: a client steered this stream: {listed}{more}"
+            ))
         });
-        warnings.collect()
+        let left = by_stream.len().saturating_sub(LISTED_STREAMS);
+        let more = (left > 0).then(|| {
+            let more = counted(left, "more stream", "more streams");
+            format!("a client also steered {more}")
+        });
+        warnings.chain(more).collect()
     }
 }
 
@@ -148,6 +159,7 @@ impl SteeredStream {
         let rate = match what {
             StreamSteer::Off => return Ok(StreamPace::Off),
             StreamSteer::On => return Ok(StreamPace::On),
+            StreamSteer::End => return Ok(StreamPace::End),
             StreamSteer::Rate(rate) => *rate,
         };
         let stream = &self.spec.stream;
@@ -187,7 +199,7 @@ impl SteeredStream {
     fn state<'a>(&self, changes: impl Iterator<Item = &'a StreamSteer>) -> StreamState {
         let (mut is_on, mut rate) = (true, self.spec.stream.rate);
         for change in changes {
-            is_on = *change != StreamSteer::Off;
+            is_on = !matches!(change, StreamSteer::Off | StreamSteer::End);
             if let StreamSteer::Rate(asked) = change {
                 rate = *asked;
             }
@@ -236,18 +248,20 @@ impl SteerStreams for StreamSteering {
         }
         // All are checked before any changes.
         let mut orders = Vec::new();
+        let mut by_name: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (number, stream) in self.streams.iter().enumerate() {
+            by_name.entry(&stream.name).or_default().push(number);
+        }
         for (name, what) in wishes {
-            let numbered = self.streams.iter().enumerate();
-            let named: Vec<_> = numbered.filter(|(_, s)| s.name == *name).collect();
-            if named.is_empty() {
+            let Some(named) = by_name.get(name.as_str()) else {
                 let names: Vec<&str> = self.streams.iter().map(|s| s.name.as_str()).collect();
                 return Err(format!(
                     "{name}: no such stream; the run has {}",
                     names.join(", ")
                 ));
-            }
-            for (number, stream) in named {
-                orders.push((number, stream.pace(what)?, what));
+            };
+            for number in named {
+                orders.push((*number, self.streams[*number].pace(what)?, what));
             }
         }
         // Orders of all requests have the same sequence in all workers.

@@ -1,7 +1,7 @@
 //! Metrics: figures of flows, from their run, and of ports, from their interfaces.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -17,8 +17,9 @@ use wb_otg::{
     Answer, Config, Flow, FlowFigures, LatencyFigures, MetricsRequest, PortFigures, Transmit,
 };
 use wb_runs::JobsSoFar;
+use wb_session::StreamSteer;
 
-use super::{ActiveFlows, Inner, OtgError, OtgResult, PATIENCE, wait_until};
+use super::{ActiveFlows, FlowPhase, Inner, OtgError, OtgResult, PATIENCE, wait_until};
 
 /// Time after which a frame that was sent should have arrived, in ns.
 const FLIGHT_NS: u64 = 500_000_000;
@@ -132,10 +133,20 @@ fn rate(points: &[(u64, FlowFigures)], frames: fn(&FlowFigures) -> u64) -> f64 {
 }
 
 /// Figures of a flow during its run, from the figures of about the last second.
-fn live_figures(flow: &Flow, streams: &Streams<'_>, seen: &[JobsSoFar]) -> FlowFigures {
+fn live_figures(
+    flow: &Flow,
+    phase: FlowPhase,
+    streams: &Streams<'_>,
+    seen: &[JobsSoFar],
+) -> FlowFigures {
+    let transmit = match phase {
+        FlowPhase::Started => Transmit::Started,
+        FlowPhase::Paused => Transmit::Paused,
+        FlowPhase::Held | FlowPhase::Stopped => Transmit::Stopped,
+    };
     let Some(now) = seen.last() else {
         return FlowFigures {
-            transmit: Transmit::Started,
+            transmit,
             ..FlowFigures::default()
         };
     };
@@ -150,14 +161,17 @@ fn live_figures(flow: &Flow, streams: &Streams<'_>, seen: &[JobsSoFar]) -> FlowF
     let arrived = old.find(|(at, _)| now.elapsed_ns - at >= FLIGHT_NS);
     figures.due_frames = arrived.map_or(0, |(_, figures)| figures.frames_tx);
     // All frames were sent, and those in flight have arrived.
-    let is_over = flow.count.is_some_and(|count| figures.due_frames >= count);
+    let is_over =
+        phase == FlowPhase::Stopped || flow.count.is_some_and(|count| figures.due_frames >= count);
     // Frames before the last arrival are due, too. So losses show at once, and also if nothing arrives any more.
     let distinct = figures.frames_rx.saturating_sub(figures.duplicates);
     figures.due_frames = figures.due_frames.max(distinct + figures.missing);
-    figures.transmit = match is_over {
-        true => Transmit::Stopped,
-        false => Transmit::Started,
-    };
+    figures.transmit = transmit;
+    if is_over {
+        figures.transmit = Transmit::Stopped;
+        figures.due_frames = figures.frames_tx;
+        (figures.tx_pps, figures.rx_pps) = (0.0, 0.0);
+    }
     figures
 }
 
@@ -180,12 +194,27 @@ fn is_sent(flow: &Flow, streams: &Streams<'_>, jobs: &[JobReport]) -> bool {
     flow.count.is_some_and(|count| sent >= count)
 }
 
+impl ActiveFlows {
+    /// Started flows that have not sent all their frames.
+    pub(super) fn unsent(&self, config: &Config) -> BTreeSet<String> {
+        let seen = self.run.jobs();
+        let jobs = seen.last().map_or(&[][..], |now| &now.jobs);
+        let streams = Streams::of(jobs);
+        let flows = config.flows.iter().filter(|flow| {
+            let phase = self.flows.get(&flow.name);
+            matches!(phase, Some(FlowPhase::Started | FlowPhase::Paused))
+                && !is_sent(flow, &streams, jobs)
+        });
+        flows.map(|flow| flow.name.clone()).collect()
+    }
+}
+
 impl Inner {
-    /// Keeps the figures of flows after the end of their run. Returns the flows that are still sent.
+    /// Keeps the figures of flows after the end of their run. Returns the flows of a run that has not ended.
     pub(super) fn settle(&self) -> Option<ActiveFlows> {
         let active = self.state().active.clone()?;
         if !self.has_ended(&active.run) {
-            return Some(active);
+            return Some(self.release_held().unwrap_or(active));
         }
         let report = self.runs.report(&active.run.id);
         let warning = report.as_ref().and_then(warning);
@@ -197,17 +226,33 @@ impl Inner {
             state.active = None;
             state.warnings.extend(warning);
             let config = Arc::clone(&state.config);
-            for flow in config
-                .flows
-                .iter()
-                .filter(|f| active.flows.contains(&f.name))
-            {
-                state
-                    .ended
-                    .insert(flow.name.clone(), sums(flow, &streams, &jobs));
+            for flow in &config.flows {
+                let phase = active.flows.get(&flow.name);
+                if phase.is_some_and(|phase| *phase != FlowPhase::Held) {
+                    let figures = sums(flow, &streams, &jobs);
+                    state.ended.insert(flow.name.clone(), figures);
+                }
             }
         }
         None
+    }
+
+    /// Ends flows that were not started, once all others have been sent, so that the run ends. Returns the flows after
+    /// the change.
+    fn release_held(&self) -> Option<ActiveFlows> {
+        let mut state = self.state();
+        let config = Arc::clone(&state.config);
+        let active = state.active.as_mut()?;
+        let is_held = |phase: &FlowPhase| *phase == FlowPhase::Held;
+        if active.flows.values().any(is_held) && active.unsent(&config).is_empty() {
+            let held = active.flows.iter().filter(|(_, phase)| is_held(phase));
+            let held = held.map(|(name, _)| (name.clone(), StreamSteer::End));
+            let wishes: Vec<_> = held.collect();
+            active.flows.retain(|_, phase| !is_held(phase));
+            // If it fails, the run is about to end anyway.
+            let _ = active.run.steer_streams(&wishes);
+        }
+        Some(active.clone())
     }
 
     pub(super) fn metrics(&self, request: &MetricsRequest) -> OtgResult<Answer> {
@@ -230,16 +275,11 @@ impl Inner {
             let unknown = || unknown_name(&format!("flow.flow_names[{n}]"), name);
             flows.push(flow.ok_or_else(unknown)?);
         }
-        if let Some(active) = self.settle() {
-            let own = config.flows.iter();
-            let mut own = own.filter(|flow| active.flows.contains(&flow.name));
-            let seen = active.run.jobs();
-            let jobs = seen.last().map_or(&[][..], |now| &now.jobs);
-            let streams = Streams::of(jobs);
-            // Frames in flight still arrive: the final figures are there soon.
-            if own.all(|flow| is_sent(flow, &streams, jobs)) {
-                wait_until(PATIENCE / 4, || self.has_ended(&active.run));
-            }
+        // Frames in flight still arrive: the final figures are there soon.
+        if let Some(active) = self.settle()
+            && active.unsent(&config).is_empty()
+        {
+            wait_until(PATIENCE / 4, || self.has_ended(&active.run));
         }
         let active = self.settle();
         let seen = active.as_ref().map(|active| active.run.jobs());
@@ -247,10 +287,12 @@ impl Inner {
         let streams = Streams::of(seen.last().map_or(&[][..], |now| &now.jobs));
         let state = self.state();
         let rows = flows.into_iter().map(|flow| {
-            let active = active.as_ref().filter(|a| a.flows.contains(&flow.name));
-            let figures = match active {
-                Some(_) => live_figures(flow, &streams, &seen),
-                None => state.ended.get(&flow.name).copied().unwrap_or_default(),
+            let phase = active.as_ref().and_then(|a| a.flows.get(&flow.name));
+            let figures = match phase {
+                None | Some(FlowPhase::Held) => {
+                    state.ended.get(&flow.name).copied().unwrap_or_default()
+                }
+                Some(phase) => live_figures(flow, *phase, &streams, &seen),
             };
             let speed = config.port(&flow.tx).and_then(|port| port.speed);
             (flow, figures, speed)
@@ -266,14 +308,20 @@ impl Inner {
                 return Err(unknown_name(&format!("port.port_names[{n}]"), name));
             }
         }
-        let active = self.settle();
+        let unsent = self.settle().map(|active| {
+            let mut unsent = active.unsent(&config);
+            unsent.retain(|flow| active.flows.get(flow) == Some(&FlowPhase::Started));
+            unsent
+        });
+        let unsent = unsent.unwrap_or_default();
         let ports = config.ports.iter();
         let wanted =
             ports.filter(|port| request.names.is_empty() || request.names.contains(&port.name));
         let wanted: Vec<_> = wanted.collect();
         self.read_again(&wanted);
         let rows = wanted.into_iter().map(|port| {
-            let transmits = is_sending(&config, active.as_ref(), &port.name);
+            let mut own = config.flows.iter().filter(|flow| flow.tx == port.name);
+            let transmits = own.any(|flow| unsent.contains(&flow.name));
             (port, self.port_figures(port, transmits))
         });
         let rows: Vec<_> = rows.collect();
@@ -349,14 +397,6 @@ impl Inner {
     }
 }
 
-fn is_sending(config: &Config, active: Option<&ActiveFlows>, port: &str) -> bool {
-    let is_from = |flow: &&Flow| flow.tx == port;
-    active.is_some_and(|active| {
-        let mut flows = config.flows.iter().filter(is_from);
-        flows.any(|flow| active.flows.contains(&flow.name))
-    })
-}
-
 pub(super) fn unknown_name(path: &str, name: &str) -> OtgError {
     OtgError::new(400, format!("{path}: unknown name '{name}'"))
 }
@@ -430,7 +470,7 @@ mod tests {
         };
         let due = |seen: &[JobsSoFar]| {
             let streams = Streams::of(&seen[0].jobs);
-            let figures = live_figures(&flow, &streams, seen);
+            let figures = live_figures(&flow, FlowPhase::Started, &streams, seen);
             (figures.due_frames, figures.frames_rx)
         };
         // One of 100 is lost: frames before the last arrival count at once.

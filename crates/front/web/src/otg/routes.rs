@@ -1,5 +1,7 @@
 //! Operations of the API, and the paths by which HTTP clients reach them.
 
+use std::sync::Arc;
+
 use axum::{
     Json, Router,
     body::Bytes,
@@ -20,7 +22,7 @@ pub(super) struct Operation {
     method: Method,
     path: &'static str,
     /// Carries out a request. Its contents are a JSON document.
-    pub(super) run: fn(&Inner, &[u8]) -> OtgResult<Answer>,
+    pub(super) run: fn(&Arc<Inner>, &[u8]) -> OtgResult<Answer>,
 }
 
 /// All operations.

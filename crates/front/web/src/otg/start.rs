@@ -4,31 +4,39 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     sync::Arc,
+    thread,
     time::Duration,
 };
 
 use serde_json::Value;
-use wb_otg::{Config, Context, Control, State};
-use wb_runs::{Refusal, RunRequest, RunState};
+use wb_otg::{Config, Context, Control, FlowState, State};
+use wb_runs::{Refusal, Run, RunRequest, RunState};
+use wb_session::StreamSteer;
 
 use super::{
-    ActiveFlows, Inner, OWNER, OtgError, OtgResult, PATIENCE, figures::unknown_name, lock, ports,
-    wait_until,
+    ActiveFlows, FlowPhase, Inner, OWNER, OtgError, OtgResult, PATIENCE, figures::unknown_name,
+    lock, ports, wait_until,
 };
 
 /// Time in which the first frame of each flow is awaited.
 const FIRST_FRAMES: Duration = Duration::from_secs(1);
+/// Time in which frames in flight arrive.
+const FLIGHT: Duration = Duration::from_millis(500);
+/// Interval at which a run with flows that are off is looked at.
+const WATCH: Duration = Duration::from_millis(250);
 /// A pcap file with nanoseconds and without frames.
 const EMPTY_FILE: [u8; 24] = [
     0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0,
 ];
 
 impl Inner {
-    pub(super) fn control(&self, control: Control) -> OtgResult<Value> {
+    pub(super) fn control(self: &Arc<Self>, control: Control) -> OtgResult<Value> {
         let _only = lock(&self.change);
         let mut warnings = match control {
-            Control::Flows(State::Start, names) => self.start(&names)?,
-            Control::Flows(State::Stop, names) => self.stop(&names)?,
+            Control::Flows(FlowState::Start, names) => self.start(&names)?,
+            Control::Flows(FlowState::Stop, names) => self.stop(&names)?,
+            Control::Flows(FlowState::Pause, names) => self.pause(&names)?,
+            Control::Flows(FlowState::Resume, names) => self.resume(&names)?,
             Control::Captures(state, names) => self.capture(state, &names)?,
             Control::Links(is_up, names) => {
                 let config = Arc::clone(&self.state().config);
@@ -61,7 +69,8 @@ impl Inner {
     }
 
     fn flow_names(&self, config: &Config, names: &[String]) -> OtgResult<BTreeSet<String>> {
-        if let Some(name) = names.iter().find(|name| config.flow(name).is_none()) {
+        let known: BTreeSet<&str> = config.flows.iter().map(|flow| flow.name.as_str()).collect();
+        if let Some(name) = names.iter().find(|name| !known.contains(name.as_str())) {
             return Err(unknown_name("traffic.flow_transmit.flow_names", name));
         }
         Ok(match names.is_empty() {
@@ -70,36 +79,100 @@ impl Inner {
         })
     }
 
-    fn start(&self, names: &[String]) -> OtgResult<Vec<String>> {
+    fn start(self: &Arc<Self>, names: &[String]) -> OtgResult<Vec<String>> {
         let config = Arc::clone(&self.state().config);
-        let mut flows = self.flow_names(&config, names)?;
-        let mut warnings = Vec::new();
+        let flows = self.flow_names(&config, names)?;
         if let Some(active) = self.settle() {
-            let running = flows.intersection(&active.flows);
-            warnings.extend(running.map(|flow| format!("flow '{flow}' is already started")));
-            flows.retain(|flow| !active.flows.contains(flow));
-            if !flows.is_empty() {
-                let what =
-                    "unsupported: starting flows while other flows are sent; start them together";
-                return Err(OtgError::new(501, what));
+            if !active.unsent(&config).is_empty() {
+                return self.start_more(&config, flows);
             }
+            if !wait_until(PATIENCE, || self.has_ended(&active.run)) {
+                let what = "conflict: the earlier flows do not end in time";
+                return Err(OtgError::new(409, what));
+            }
+            self.settle();
         }
         if flows.is_empty() {
-            return Ok(warnings);
+            return Ok(Vec::new());
         }
         self.await_neighbours(&config, &flows)?;
+        let all = config.flows.iter().map(|flow| flow.name.clone());
+        let held: BTreeSet<String> = all.filter(|name| !flows.contains(name)).collect();
+        // The other flows are there, so that they can be started later, unless they stand in the way.
+        if !held.is_empty()
+            && let Ok(warnings) = self.start_run(&config, &flows, &held)
+        {
+            return Ok(warnings);
+        }
+        self.start_run(&config, &flows, &BTreeSet::new())
+    }
+
+    /// Starts flows that are off in the run of others.
+    fn start_more(&self, config: &Config, mut flows: BTreeSet<String>) -> OtgResult<Vec<String>> {
+        let mut warnings = Vec::new();
+        let run = {
+            let mut state = self.state();
+            let Some(active) = state.active.as_mut() else {
+                let what = "conflict: the other flows have just ended; start the flows again";
+                return Err(OtgError::new(409, what));
+            };
+            let unsent = active.unsent(config);
+            flows.retain(|flow| {
+                let is_running =
+                    active.flows.get(flow) == Some(&FlowPhase::Started) && unsent.contains(flow);
+                if is_running {
+                    warnings.push(format!("flow '{flow}' is already started"));
+                }
+                !is_running
+            });
+            for flow in &flows {
+                let what = match active.flows.get(flow) {
+                    Some(FlowPhase::Held) => continue,
+                    Some(_) => "it was sent with them before",
+                    None => "it cannot be sent together with them",
+                };
+                let what = format!(
+                    "unsupported: starting flow '{flow}' while others are sent, because {what}; stop them first"
+                );
+                return Err(OtgError::new(501, what));
+            }
+            if flows.is_empty() {
+                return Ok(warnings);
+            }
+            steer(active, &flows, StreamSteer::On)?;
+            for flow in &flows {
+                active.flows.insert(flow.clone(), FlowPhase::Started);
+            }
+            let run = Arc::clone(&active.run);
+            for flow in &flows {
+                state.ended.remove(flow);
+            }
+            run
+        };
+        self.await_first_frames(&run, &flows);
+        Ok(warnings)
+    }
+
+    /// Starts a run of flows, in which others are off.
+    fn start_run(
+        self: &Arc<Self>,
+        config: &Config,
+        flows: &BTreeSet<String>,
+        held: &BTreeSet<String>,
+    ) -> OtgResult<Vec<String>> {
         let captures = self.state().captures.clone();
         let planned = config.compile(&Context {
-            flows: &flows,
+            flows: &flows.union(held).cloned().collect(),
             captures: &captures,
             owns_network: self.runs.settings().grants.leave,
-            neighbour: &|ethernet, address| self.neighbour(&config, ethernet, address),
+            neighbour: &|ethernet, address| self.neighbour(config, ethernet, address),
         })?;
         let request = RunRequest {
             plan: planned.plan,
             name: "OTG".to_owned(),
             labels: BTreeMap::from([("otg".to_owned(), String::new())]),
             owner: Some(OWNER.to_owned()),
+            held: held.iter().cloned().collect(),
             ..RunRequest::default()
         };
         let run = self
@@ -128,31 +201,58 @@ impl Inner {
         }
         {
             let mut state = self.state();
-            for flow in &flows {
+            for flow in flows {
                 state.ended.remove(flow);
             }
             for (port, file) in planned.files {
                 state.captured.insert(port, Some((run.id.clone(), file)));
             }
-            let run = Arc::clone(&run);
-            state.active = Some(ActiveFlows { run, flows });
-        }
-        wait_until(FIRST_FRAMES, || {
-            let seen = run.jobs();
-            let has_sent = seen.last().is_some_and(|seen| {
-                let mut streams = seen.jobs.iter().flat_map(|job| &job.streams);
-                streams.all(|stream| stream.totals.offered_frames.unwrap_or(0) > 0)
+            let started = flows.iter().map(|flow| (flow.clone(), FlowPhase::Started));
+            let held = held.iter().map(|flow| (flow.clone(), FlowPhase::Held));
+            state.active = Some(ActiveFlows {
+                run: Arc::clone(&run),
+                flows: started.chain(held).collect(),
             });
-            has_sent || self.has_ended(&run)
-        });
+        }
+        if !held.is_empty() {
+            self.watch(&run);
+        }
+        self.await_first_frames(&run, flows);
         let events = run.feed.after(0).events.into_iter();
         let messages = events.filter(|event| event.name == "message");
         let texts = messages.filter_map(|event| {
             let message: Value = serde_json::from_str(&event.data).ok()?;
             Some(message["text"].as_str()?.to_owned())
         });
-        warnings.extend(texts);
-        Ok(warnings)
+        Ok(texts.collect())
+    }
+
+    /// Ends a run with flows that are off once all others have been sent, also if no client asks for anything.
+    fn watch(self: &Arc<Self>, run: &Arc<Run>) {
+        let (inner, run) = (Arc::clone(self), Arc::clone(run));
+        let watch = move || {
+            while !inner.has_ended(&run) {
+                thread::sleep(WATCH);
+                inner.settle();
+            }
+        };
+        // Without it, the next request does the same.
+        let _ = thread::Builder::new()
+            .name("wb-otg".to_owned())
+            .spawn(watch);
+    }
+
+    /// Waits for the first frame of each flow.
+    fn await_first_frames(&self, run: &Run, flows: &BTreeSet<String>) {
+        wait_until(FIRST_FRAMES, || {
+            let seen = run.jobs();
+            let has_sent = seen.last().is_some_and(|seen| {
+                let streams = seen.jobs.iter().flat_map(|job| &job.streams);
+                let mut own = streams.filter(|stream| flows.contains(&stream.name));
+                own.all(|stream| stream.totals.offered_frames.unwrap_or(0) > 0)
+            });
+            has_sent || self.has_ended(run)
+        });
     }
 
     fn stop(&self, names: &[String]) -> OtgResult<Vec<String>> {
@@ -161,15 +261,81 @@ impl Inner {
         let Some(active) = self.settle() else {
             return Ok(Vec::new());
         };
-        if active.flows.is_disjoint(&flows) {
+        let mut left = active.unsent(&config);
+        left.retain(|flow| !flows.contains(flow));
+        let is_idle =
+            |flow: &String| matches!(active.flows.get(flow), None | Some(FlowPhase::Held));
+        if flows.iter().all(is_idle) {
             return Ok(Vec::new());
         }
-        if !active.flows.is_subset(&flows) {
-            let what = "unsupported: stopping some of the flows that were started together";
-            return Err(OtgError::new(501, what));
+        match left.is_empty() {
+            true => self.stop_all()?,
+            false => self.change(flows, StreamSteer::End, FlowPhase::Stopped)?,
         }
-        self.stop_all()?;
         Ok(Vec::new())
+    }
+
+    fn pause(&self, names: &[String]) -> OtgResult<Vec<String>> {
+        let config = Arc::clone(&self.state().config);
+        let flows = self.flow_names(&config, names)?;
+        let unsent = self.settle().map(|active| {
+            let mut unsent = active.unsent(&config);
+            unsent.retain(|flow| flows.contains(flow));
+            unsent
+        });
+        let unsent = unsent.unwrap_or_default();
+        let idle = names.iter().filter(|name| !unsent.contains(*name));
+        let warnings = idle.map(|flow| format!("flow '{flow}' is not running, so it cannot pause"));
+        let warnings = warnings.collect();
+        self.change(unsent, StreamSteer::Off, FlowPhase::Paused)?;
+        Ok(warnings)
+    }
+
+    fn resume(&self, names: &[String]) -> OtgResult<Vec<String>> {
+        let config = Arc::clone(&self.state().config);
+        let mut flows = self.flow_names(&config, names)?;
+        let active = self.settle();
+        let phase = |flow: &String| active.as_ref()?.flows.get(flow);
+        flows.retain(|flow| phase(flow) == Some(&FlowPhase::Paused));
+        let others = names.iter().filter(|name| !flows.contains(*name));
+        let warnings = others.map(|flow| format!("flow '{flow}' is not paused"));
+        let warnings = warnings.collect();
+        self.change(flows, StreamSteer::On, FlowPhase::Started)?;
+        Ok(warnings)
+    }
+
+    /// Changes those of these flows that are started. If they send no more, waits for frames in flight.
+    fn change(
+        &self,
+        mut flows: BTreeSet<String>,
+        wish: StreamSteer,
+        to: FlowPhase,
+    ) -> OtgResult<()> {
+        let run = {
+            let mut state = self.state();
+            let Some(active) = state.active.as_mut() else {
+                return Ok(());
+            };
+            let can_change = |phase: &FlowPhase| {
+                matches!(phase, FlowPhase::Started | FlowPhase::Paused) && *phase != to
+            };
+            flows.retain(|flow| active.flows.get(flow).is_some_and(can_change));
+            if flows.is_empty() {
+                return Ok(());
+            }
+            steer(active, &flows, wish)?;
+            for flow in flows {
+                active.flows.insert(flow, to);
+            }
+            Arc::clone(&active.run)
+        };
+        if to != FlowPhase::Started {
+            let elapsed = || run.jobs().last().map_or(0, |now| now.elapsed_ns);
+            thread::sleep(FLIGHT);
+            let now = elapsed();
+            wait_until(PATIENCE / 4, || elapsed() > now || self.has_ended(&run));
+        }
+        Ok(())
     }
 
     /// Stops all flows, and waits for frames in flight.
@@ -242,6 +408,13 @@ impl Inner {
             Err(error) => Err(OtgError::internal(error)),
         }
     }
+}
+
+/// Changes the streams of flows of a run.
+fn steer(active: &ActiveFlows, flows: &BTreeSet<String>, wish: StreamSteer) -> OtgResult<()> {
+    let wishes: Vec<_> = flows.iter().map(|flow| (flow.clone(), wish)).collect();
+    let done = active.run.steer_streams(&wishes);
+    done.map_err(|why| OtgError::new(409, format!("conflict: {why}")))
 }
 
 /// The answer to a start that is refused.
