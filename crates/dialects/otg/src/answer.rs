@@ -368,7 +368,7 @@ pub fn neighbours(entries: &[NeighbourEntry], is_ipv6: bool) -> Value {
 pub fn warnings(warnings: &[String]) -> Value {
     let mut listed: Vec<&str> = warnings.iter().map(String::as_str).collect();
     let others = listed.len().saturating_sub(MOST_WARNINGS);
-    let more = format!("{others} further warnings");
+    let more = wb_model::counted(others, "further warning", "further warnings");
     if others > 0 {
         listed.truncate(MOST_WARNINGS);
         listed.push(&more);

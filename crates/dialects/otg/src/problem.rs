@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use serde_json::{Value, json};
+use wb_model::counted;
 
 /// Problem of a configuration or a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +62,10 @@ const LONGEST_TEXT: usize = 400;
 fn shortened(text: impl Into<String>) -> String {
     let mut text = text.into();
     if text.len() > LONGEST_TEXT {
-        text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+        let end = (0..=LONGEST_TEXT)
+            .rev()
+            .find(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or(0));
         text.push('…');
     }
     text
@@ -114,7 +118,7 @@ impl Problems {
         if others > 0 {
             problems.push(Problem {
                 is_unsupported: others == unsupported,
-                ..Problem::new("", format!("{others} further problems"))
+                ..Problem::new("", counted(others, "further problem", "further problems"))
             });
         }
         match problems.is_empty() {
