@@ -292,6 +292,8 @@ pub struct Agent {
     part: Option<Part>,
     /// Shares that the stream has not acknowledged, by run.
     shares: BTreeMap<String, Repeated<Box<ShareMessage>>>,
+    /// Last share that the stream has. The controller may have missed it while the broker was away.
+    delivered: Option<Box<ShareMessage>>,
     /// Runs that are over on this host, and the answer to a repeated `open` or `resolve`.
     over: VecDeque<(String, Option<Refused>)>,
     alive_seq: u64,
@@ -320,6 +322,7 @@ impl Agent {
             draining: false,
             part: None,
             shares: shares.into_iter().map(kept).collect(),
+            delivered: None,
             over: VecDeque::new(),
             alive_seq: 0,
             alive_next_ns: now.mono_ns,
@@ -411,7 +414,8 @@ impl Agent {
                 self.note(Some(run), AgentEventKind::Disk, text, now);
             }
             Event::Acknowledged { run } => {
-                if self.shares.remove(&run).is_some() {
+                if let Some(share) = self.shares.remove(&run) {
+                    self.delivered = Some(share.what);
                     self.actions.push(Action::RemoveShare { run });
                 }
             }
@@ -648,6 +652,14 @@ impl Agent {
     }
 
     fn resend(&mut self, reply: ReplyId, run: &str, now: Now) {
+        if let Some(what) = self.delivered.take_if(|share| share.run == run) {
+            let kept = Repeated {
+                what,
+                next_ns: now.mono_ns,
+                times: 0,
+            };
+            self.shares.insert(run.to_owned(), kept);
+        }
         if let Some(share) = self.shares.get_mut(run) {
             share.next_ns = now.mono_ns;
             share.times = 0;

@@ -145,6 +145,15 @@ impl<'a> Chooser<'a> {
         }
     }
 
+    /// Refuses criteria for a single job that is split: each host has a job then.
+    fn check_criteria(&mut self, plan: &Plan, job: &str) {
+        let named = plan.criteria.iter();
+        for criterion in named.filter(|criterion| criterion.job.as_deref() == Some(job)) {
+            let what = format!("{criterion} names a job that hosts share; judge all jobs together");
+            self.problem("criteria", what);
+        }
+    }
+
     /// Gives each part of a load a port on another host.
     fn split_loads(&mut self, plan: &mut Plan) {
         let mut loads: Vec<LoadJob> = Vec::new();
@@ -172,6 +181,7 @@ impl<'a> Chooser<'a> {
                 self.problem(&place, what);
                 continue;
             }
+            self.check_criteria(plan, &job.name);
             plan.ports.retain(|of| of.name != port.name);
             for (index, (host, name)) in (0..of).zip(found) {
                 let mut own = port.clone();
@@ -202,6 +212,7 @@ impl<'a> Chooser<'a> {
                 self.problem(&place, what);
                 continue;
             }
+            self.check_criteria(plan, &job.name);
             for (index, host) in (0..of).zip(hosts) {
                 let mut part = split::http_part(&job, index, of);
                 part.host = Some(HostChoice::Name(host.host.clone()));

@@ -10,7 +10,7 @@ mod ending;
 mod record;
 mod running;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use wb_model::{Snapshot, peer::PairClock};
@@ -297,6 +297,8 @@ pub struct Controller {
     stage: Stage,
     stage_since_ns: u64,
     hosts: BTreeMap<String, Host>,
+    /// Hosts with a job that ends by itself. The others serve until these have ended.
+    working: BTreeSet<String>,
     /// Number of hosts that take part.
     live_hosts: usize,
     pending: BTreeMap<u64, Pending>,
@@ -358,9 +360,15 @@ impl Controller {
         hosts: BTreeMap<String, Host>,
         now: Now,
     ) -> Self {
+        let working = placement
+            .parts
+            .iter()
+            .filter(|(_, part)| !part.plan.is_endless())
+            .map(|(host, _)| host.clone());
         Self {
             settings,
             epoch,
+            working: working.collect(),
             warnings: placement.warnings.clone(),
             placement,
             stage: Stage::Opening,

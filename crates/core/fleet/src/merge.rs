@@ -15,6 +15,8 @@ pub struct HostSnap<'a> {
     pub snap: &'a Snap,
     /// True if the snapshot is of the interval: its rates count.
     pub is_current: bool,
+    /// True if the host only has the servers of loads that have clients on other hosts, which count the same.
+    pub is_other_end: bool,
 }
 
 /// Merges the snapshots of an interval. Counts are sums over all hosts, also of those that are late or have ended; rates
@@ -23,13 +25,14 @@ pub struct HostSnap<'a> {
 #[must_use]
 pub fn merge(parts: &[HostSnap<'_>], elapsed_ns: u64, interval_ns: u64) -> Snapshot {
     let all = || parts.iter().map(|part| &part.snap.snapshot);
+    let counted = || parts.iter().filter(|part| !part.is_other_end);
     let current = || {
-        let current = parts.iter().filter(|part| part.is_current);
+        let current = counted().filter(|part| part.is_current);
         current.map(|part| &part.snap.snapshot)
     };
     let phase = all().map(|s| s.phase).min_by_key(|phase| order(*phase));
     let mut merged = Snapshot::at(elapsed_ns, interval_ns, phase.unwrap_or(Phase::Preparing));
-    merged.totals = sum_of_totals(all().map(|s| &s.totals));
+    merged.totals = sum_of_totals(counted().map(|part| &part.snap.snapshot.totals));
     merged.totals.lost_frames = None;
     merged.progress = smallest(current().filter_map(|s| s.progress));
     merged.offered_pps = sum(current().map(|s| s.offered_pps));
@@ -59,7 +62,8 @@ pub fn merge(parts: &[HostSnap<'_>], elapsed_ns: u64, interval_ns: u64) -> Snaps
         });
         merged.probes.extend(probes);
     }
-    merged.load = all().filter_map(|s| s.load).reduce(load_of_both);
+    let loads = counted().filter_map(|part| part.snap.snapshot.load);
+    merged.load = loads.reduce(load_of_both);
     merged.http = all().filter_map(|s| s.http).reduce(http_of_both);
     merged.socket = all().filter_map(|s| s.socket).next_back();
     merged

@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wb_model::{HostChoice, Plan, PortPlan, load::LoadEnd, powers::Power, units::Span};
+use wb_model::{
+    HostChoice, JobKind, LoadJob, Plan, PortPlan, load::LoadEnd, powers::Power, units::Span,
+};
 
 use crate::{
     choose::choose,
@@ -36,6 +38,20 @@ pub struct Placement {
     pub directions: Vec<Direction>,
     /// Warnings, one sentence each.
     pub warnings: Vec<String>,
+}
+
+impl Placement {
+    /// Returns true if a host only has the servers of loads that have clients on other hosts.
+    #[must_use]
+    pub fn is_other_end(&self, host: &str) -> bool {
+        let is_client = |job: &LoadJob| job.end == LoadEnd::Client;
+        self.parts.get(host).is_some_and(|part| {
+            let plan = &part.plan;
+            plan.kinds().eq([JobKind::Load])
+                && !plan.loads.iter().any(is_client)
+                && self.plan.loads.iter().any(is_client)
+        })
+    }
 }
 
 /// Places the jobs of a plan on hosts. `first_flow` numbers the flows if the plan does not.
@@ -180,7 +196,13 @@ impl<'a> Placing<'a> {
             let hosts: Vec<_> = job.ports.iter().map(|port| self.host(Some(port))).collect();
             put(&hosts, &|part| part.captures.push(job.clone()));
         }
+        let has_clients = JobKind::ALL.into_iter().any(|kind| plan.sends(kind));
         for job in &plan.loads {
+            let mut job = job.clone();
+            if has_clients && job.end == LoadEnd::Server {
+                // The controller ends it after the clients of other hosts.
+                job.shape.duration = Span::default();
+            }
             put(&at(&job.port), &|part| part.loads.push(job.clone()));
         }
         for job in &plan.http_jobs {

@@ -1,9 +1,12 @@
 //! Results of the hosts that carry out one plan together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use wb_figures::{Field, Section, Show, Tone, Unit, derived, fact, fields};
+
+use crate::Report;
 
 /// State of a host at the end of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -20,6 +23,19 @@ pub enum HostState {
     Late,
     /// The host lost its controller, and ended its part.
     CutOff,
+}
+
+impl HostState {
+    /// Name for people.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Lost => "lost",
+            Self::Refused => "refused",
+            Self::Late => "late",
+            Self::CutOff => "cut off",
+        }
+    }
 }
 
 /// A host of a run.
@@ -43,13 +59,7 @@ impl HostReport {
     /// `host h2 lost at 6.0 s: no message for 3 s`.
     #[must_use]
     pub fn account(&self) -> String {
-        let state = match self.state {
-            HostState::Complete => "complete",
-            HostState::Lost => "lost",
-            HostState::Refused => "refused",
-            HostState::Late => "late",
-            HostState::CutOff => "cut off",
-        };
+        let state = self.state.name();
         #[allow(clippy::cast_precision_loss)]
         let since = self
             .since_ns
@@ -95,4 +105,32 @@ pub struct AgentPort {
     pub speed_bps: Option<u64>,
     /// True if the link is up.
     pub up: bool,
+}
+
+static HOST: &[Field<HostReport>] = fields!(HostReport:
+    fact!("host", "host", |h| (&h.host).into()),
+    fact!("state", "state", |h| h.state.name().into()),
+    derived!("since_ns", "since", Unit::Nanoseconds, |h| (&h.since_ns).into()).show(Show::IfAny),
+    fact!("why", "reason", |h| (&h.why).into()).show(Show::IfAny),
+    fact!("version", "version", |h| (&h.version).into()),
+);
+
+/// Section of the hosts of a run over a fleet, with the clocks of each two hosts between which frames went.
+#[must_use]
+pub fn hosts(report: &Report) -> Section<'_> {
+    let clocks = report.jobs.iter().filter_map(|job| job.clock.as_ref());
+    let clocks = clocks.map(|clock| {
+        let (from, to) = (&clock.from, &clock.to);
+        let error = match clock.method.as_str() {
+            "same" => "both hosts have the same clock".to_owned(),
+            _ => format!("clock error at most {}", clock.error_text()),
+        };
+        format!("latency between {from} and {to}: {error}")
+    });
+    let section = Section::new("host", "Hosts", "hosts", String::new());
+    let section = section.table("", HOST, &report.hosts);
+    let notes: BTreeSet<String> = clocks.collect();
+    notes.into_iter().fold(section, |section, note| {
+        section.note(Tone::Plain, Some(note))
+    })
 }

@@ -3,6 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use wb_figures::text::time_ns;
 
 use crate::{
     Totals,
@@ -47,6 +48,23 @@ pub struct PairClock {
     pub error_ns: u64,
     /// Number of exchanges from which the offsets were estimated.
     pub exchanges: u64,
+}
+
+impl PairClock {
+    /// `the clocks of a and b are known to 4.9 us only`.
+    #[must_use]
+    pub fn account(&self) -> String {
+        let Self { from, to, .. } = self;
+        let error = self.error_text();
+        format!("the clocks of {from} and {to} are known to {error} only")
+    }
+
+    /// Maximum error with its unit: `4.9 us`.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)]
+    pub fn error_text(&self) -> String {
+        time_ns(self.error_ns as f64)
+    }
 }
 
 impl JobReport {

@@ -4,9 +4,13 @@ use std::{path::Path, sync::Arc};
 
 use anyhow::{Context as _, Result, bail};
 use wb_fleet::{Fleet, FleetCarrier, FleetSettings, local::LocalOptions, pki};
+use wb_model::units::Span;
 use wb_session::Carrier;
 
 use crate::{args::OutputArgs, run::lab_hints, say::say};
+
+/// Possible lengths of a lease.
+const LEASES: std::ops::RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(60);
 
 /// Reads the access to a fleet: a file, the URL of a broker, or `lab` and `lab:NAME` for the fleet of a lab. `name` is
 /// the member of the fleet that a URL does not name.
@@ -60,9 +64,9 @@ pub(crate) fn join(fleet: &str) -> Result<Fleet> {
 ///
 /// # Errors
 /// If the fleet cannot be reached.
-pub(crate) fn carrier(fleet: &str) -> Result<Arc<dyn Carrier>> {
+pub(crate) fn carrier(fleet: &str, settings: FleetSettings) -> Result<Arc<dyn Carrier>> {
     let fleet = Arc::new(join(fleet)?);
-    Ok(Arc::new(FleetCarrier::new(fleet, FleetSettings::default())))
+    Ok(Arc::new(FleetCarrier::new(fleet, settings)))
 }
 
 impl OutputArgs {
@@ -71,6 +75,18 @@ impl OutputArgs {
     /// # Errors
     /// If the fleet cannot be reached.
     pub(crate) fn carrier(&self) -> Result<Option<Arc<dyn Carrier>>> {
-        self.fleet.as_deref().map(carrier).transpose()
+        let Some(fleet) = &self.fleet else {
+            return Ok(None);
+        };
+        if let Some(lease) = self.lease
+            && !LEASES.contains(&lease)
+        {
+            bail!("--lease {lease}: a lease is 1s to 1m");
+        }
+        let settings = FleetSettings {
+            lease_ns: self.lease.map(Span::as_nanos),
+            max_clock_error_ns: self.max_clock_error.map(Span::as_nanos),
+        };
+        Ok(Some(carrier(fleet, settings)?))
     }
 }

@@ -1,7 +1,7 @@
 //! Carries out plans over the hosts of a fleet.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, channel},
@@ -11,12 +11,13 @@ use std::{
 
 use jiff::Timestamp;
 use wb_fleet_core::{
+    ShareEnd,
     controller::{
         Action, Controller, Event, Published, RecordStage, RunEnd, RunRecord, RunResult,
         RunSettings, Shown, TICK_NS,
     },
-    message::{MESSAGE_LIMIT, StopHow},
-    place::{Placement, place},
+    message::{MESSAGE_LIMIT, ShareMessage, StopHow},
+    place::{Placement, drain_ns, place, planned_ns},
     subjects::Subject,
 };
 use wb_model::{
@@ -60,9 +61,9 @@ impl FleetCarrier {
         &self,
         plan: &Plan,
     ) -> Result<(Placement, Vec<wb_fleet_core::message::Registration>), StartError> {
-        let mut hosts: Vec<String> = plan.locators().filter_map(|l| l.host.clone()).collect();
-        hosts.sort();
-        hosts.dedup();
+        let of_ports = plan.locators().filter_map(|locator| locator.host.clone());
+        let of_jobs = plan.job_hosts().map(|(_, host)| host.to_string());
+        let hosts: BTreeSet<String> = of_ports.chain(of_jobs).collect();
         let registrations = self.fleet.registrations(&hosts);
         let first = first_flow().map_err(|cause| StartError::System {
             operation: "choose the first flow",
@@ -114,12 +115,8 @@ impl Carrier for FleetCarrier {
             lease_ns: self.settings.lease_ns.unwrap_or(LEASE_NS),
             interval_ns: plan.interval.as_nanos(),
             max_clock_error_ns: self.settings.max_clock_error_ns,
-            drain_ns: plan
-                .traffic
-                .iter()
-                .map(|job| job.drain.as_nanos())
-                .max()
-                .unwrap_or(0),
+            planned_ns: planned_ns(&plan),
+            drain_ns: drain_ns(&plan),
             ..RunSettings::default()
         };
         let (events, arrivals) = channel();
@@ -376,8 +373,12 @@ impl<'a> Course<'a> {
             .hosts
             .iter()
             .find(|host| host.state != HostState::Complete);
+        let cut_short = result.shares.iter().find_map(cut_short);
         let end = match (result.end, missing) {
             (_, Some(host)) => End::Fault(host.account()),
+            (RunEnd::Finished, None) if cut_short.is_some() => {
+                End::Fault(cut_short.clone().unwrap_or_default())
+            }
             (RunEnd::Stopped, None) => End::Signal(signal.unwrap_or(2)),
             _ => End::Completed,
         };
@@ -386,9 +387,29 @@ impl<'a> Course<'a> {
             End::Fault(_) => &End::Completed,
             other => other,
         };
-        wb_session::judge(&mut report, judged_end);
+        let void = result.shares.iter().find_map(void);
+        wb_session::judge(&mut report, judged_end, cut_short, void);
         Ok((report, end))
     }
+}
+
+/// Reason why a host ended before its planned end, unless the user has stopped it.
+fn cut_short(share: &ShareMessage) -> Option<String> {
+    match &share.share.end {
+        ShareEnd::Fault(why) => Some(format!("{}: {why}", share.host)),
+        ShareEnd::Lease => Some(format!(
+            "host {} stopped when its lease ran out",
+            share.host
+        )),
+        ShareEnd::Finished | ShareEnd::Stopped => None,
+    }
+}
+
+/// Reason why a host without an end of a direction measured nothing, such as no completed request.
+fn void(share: &ShareMessage) -> Option<String> {
+    let own = &share.share.report;
+    let is_void = own.verdict == Verdict::Invalid && own.jobs.is_empty();
+    is_void.then(|| format!("{}: {}", share.host, own.reason))
 }
 
 /// Makes the report of a result.

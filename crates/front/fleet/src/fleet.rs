@@ -1,7 +1,7 @@
 //! A controller's view of its fleet: the agents that are there, and the messages of its runs.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::Sender},
@@ -85,6 +85,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A fleet with its broker.
 pub struct Fleet {
+    since: Instant,
     pub(crate) bus: Arc<Bus>,
     arrivals: Arc<Arrivals>,
     pub(crate) kept: Kept,
@@ -119,6 +120,7 @@ impl Fleet {
         let leadership = Leadership::seek(&bus, &kept, &own)?;
         bus.publish(wire::WHO, Vec::new());
         Ok(Self {
+            since: Instant::now(),
             bus,
             arrivals,
             kept,
@@ -148,12 +150,18 @@ impl Fleet {
         agents
     }
 
-    /// The registrations of hosts. Waits a moment for those that are not there yet.
+    /// The registrations of all agents. Waits a moment for those of `hosts`, which are names or labels in braces. Labels
+    /// wait for all agents.
     #[must_use]
-    pub fn registrations(&self, hosts: &[String]) -> Vec<Registration> {
+    pub fn registrations(&self, hosts: &BTreeSet<String>) -> Vec<Registration> {
         let until = Instant::now() + ASK;
         let mut agents = self.agents();
-        while !hosts.iter().all(|host| agents.contains_key(host)) && Instant::now() < until {
+        let is_there = |agents: &BTreeMap<String, Present>, host: &str| match host.starts_with('{')
+        {
+            true => self.since.elapsed() > ASK,
+            false => agents.contains_key(host),
+        };
+        while !hosts.iter().all(|host| is_there(&agents, host)) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
             agents = self.agents();
         }

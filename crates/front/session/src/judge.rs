@@ -1,15 +1,24 @@
 //! The verdict of a report that several hosts made together.
 
+use std::collections::BTreeMap;
+
 use wb_engine::{
     End,
     criteria::{Judged, Offered, Shortfall},
     lateness::{Trial, consider},
     verdict::{Evidence, verdict},
 };
-use wb_model::{Report, fleet::HostState, report::CriterionReport};
+use wb_model::{
+    Criterion, Report,
+    criteria::statistics,
+    fleet::HostState,
+    peer::PairClock,
+    report::{CriterionReport, JobReport},
+};
 
-/// Judges a report by the rule for all runs. Its criteria must have their measured values.
-pub fn judge(report: &mut Report, end: &End) {
+/// Judges a report by the rule for all runs. Its criteria must have their measured values. `cut_short` is the reason why
+/// a host ended before its planned end, `void` the reason why a host without an end of a direction measured nothing.
+pub fn judge(report: &mut Report, end: &End, cut_short: Option<String>, void: Option<String>) {
     let criteria = report.plan.criteria.iter().zip(&report.criteria);
     let judged: Vec<Judged> = criteria
         .map(|(criterion, result)| {
@@ -32,8 +41,14 @@ pub fn judge(report: &mut Report, end: &End) {
         })
     });
     let short = Shortfall::of(&report.plan, offered);
+    let unclear = unclear(report, &judged);
+    let decided: Vec<Judged> = judged
+        .iter()
+        .filter(|judged| !unclear.contains_key(&judged.report.criterion))
+        .cloned()
+        .collect();
     let trial = Trial {
-        judged: &judged,
+        judged: &decided,
         totals: &report.totals,
         intended: report.totals.intended_frames,
         offered: report.totals.offered_frames.unwrap_or(0),
@@ -62,14 +77,16 @@ pub fn judge(report: &mut Report, end: &End) {
     });
     let evidence = Evidence {
         incomplete: match missing.is_empty() {
-            true => unknown,
+            true => cut_short.or(unknown),
             false => Some(missing.join("; ")),
         },
         defect: defect
             .or_else(|| (!report.totals.adds_up()).then(|| "the totals do not add up".to_owned())),
-        excuse: lateness.may_have_caused.clone(),
+        excuse: excuse(&lateness.may_have_caused, &unclear, &decided),
         nothing: nothing.map(|job| format!("{}: nothing arrived", job.name)),
-        not_offered: short.map(|short| short.because(&report.limited_by.to_string())),
+        not_offered: short
+            .map(|short| short.because(&report.limited_by.to_string()))
+            .or(void),
         ..Evidence::default()
     };
     let results: Vec<CriterionReport> = judged.iter().map(|judged| judged.report.clone()).collect();
@@ -77,4 +94,129 @@ pub fn judge(report: &mut Report, end: &End) {
     let (verdict, reason) = verdict(end, &results, evidence);
     (report.verdict, report.reason) = (verdict, reason);
     report.lateness = lateness;
+}
+
+/// Criteria of one-way latencies that the error of two clocks decides, and the reason, by their texts.
+#[allow(clippy::cast_precision_loss)]
+fn unclear(report: &Report, judged: &[Judged]) -> BTreeMap<String, String> {
+    let reason = |judged: &Judged| {
+        let (criterion, measured) = (&judged.criterion, judged.report.measured?);
+        let distance = (measured - criterion.limit.as_f64()).abs();
+        let clocks = clocks(report, criterion);
+        let worst = clocks.max_by_key(|clock| clock.error_ns)?;
+        (distance < worst.error_ns as f64).then(|| worst.account())
+    };
+    let all = judged.iter();
+    all.filter_map(|judged| Some((judged.report.criterion.clone(), reason(judged)?)))
+        .collect()
+}
+
+/// Clocks on which the value of a criterion depends: those of the directions between two hosts whose latency it judges.
+fn clocks<'a>(report: &'a Report, criterion: &Criterion) -> impl Iterator<Item = &'a PairClock> {
+    let is_latency = statistics().any(|name| name == criterion.metric);
+    let is_only = report.plan.traffic.len() == 1;
+    // A job in both directions has a result for each.
+    let is_meant = move |job: &&JobReport| match &criterion.job {
+        Some(name) if !is_only => {
+            let way = job.name.strip_prefix(name.as_str());
+            way.is_some_and(|way| ["", " forward", " back"].contains(&way))
+        }
+        _ => true,
+    };
+    let jobs = report.jobs.iter().filter(move |_| is_latency);
+    jobs.filter(is_meant).filter_map(|job| job.clock.as_ref())
+}
+
+/// Reason why the run says nothing about the device. `late` is the reason why the tester was late, for the criteria that
+/// are decided.
+fn excuse(
+    late: &Option<String>,
+    unclear: &BTreeMap<String, String>,
+    decided: &[Judged],
+) -> Option<String> {
+    let has_failed = decided.iter().any(|judged| !judged.report.held);
+    if unclear.is_empty() || has_failed && late.is_none() {
+        return late.clone();
+    }
+    let mut reasons: Vec<&str> = unclear.values().map(String::as_str).collect();
+    reasons.dedup();
+    reasons.extend(late.as_deref());
+    Some(reasons.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use wb_model::Verdict;
+
+    use super::*;
+
+    /// Verdict of a run with a direction between two hosts, by the values of its criteria.
+    fn judged(criteria: &[(&str, f64)], method: &str, error_ns: u64) -> (Verdict, String) {
+        let mut report = Report::default();
+        for (text, measured) in criteria {
+            let criterion: Criterion = text.parse().unwrap();
+            let result = wb_engine::criteria::report(&criterion, Some(*measured));
+            report.criteria.push(result);
+            report.plan.criteria.push(criterion);
+        }
+        let clock = PairClock {
+            from: "a".to_owned(),
+            to: "b".to_owned(),
+            method: method.to_owned(),
+            error_ns,
+            ..PairClock::default()
+        };
+        let job = |name: &str| JobReport {
+            name: name.to_owned(),
+            // The job `all` has both ends on one host.
+            clock: (name == "web").then(|| clock.clone()),
+            ..JobReport::default()
+        };
+        report.jobs = vec![job("web"), job("all")];
+        report.plan.traffic = vec![wb_model::TrafficJob::default(); 2];
+        judge(&mut report, &End::Completed, None, None);
+        (report.verdict, report.reason)
+    }
+
+    #[test]
+    fn a_latency_closer_to_its_limit_than_the_clocks_are_known_is_not_judged() {
+        const UNKNOWN: &str = "the clocks of a and b are known to 4.9 us only";
+        let one = |text, measured| judged(&[(text, measured)], "exchange", 4900);
+        let expect = |(verdict, reason): (Verdict, String), expected: Verdict, text: &str| {
+            assert_eq!(verdict, expected, "{reason}");
+            assert!(reason.starts_with(text), "{reason}");
+        };
+        expect(one("p99<=500us", 500_000.0), Verdict::Invalid, UNKNOWN);
+        expect(one("p99<=500us", 495_101.0), Verdict::Invalid, UNKNOWN);
+        expect(
+            one("p99<=500us", 495_100.0),
+            Verdict::Pass,
+            "all criteria met",
+        );
+        expect(one("max>=500us", 504_899.0), Verdict::Invalid, UNKNOWN);
+        expect(one("p99<=500us", 504_899.0), Verdict::Invalid, UNKNOWN);
+        expect(
+            one("p99<=500us", 504_900.0),
+            Verdict::Fail,
+            "criteria not met: p99<=500us",
+        );
+        // Only the jobs of the criterion count, and only one-way latencies depend on two clocks.
+        expect(one("web.p99<=500us", 501_000.0), Verdict::Invalid, UNKNOWN);
+        expect(
+            one("all.p99<=500us", 501_000.0),
+            Verdict::Fail,
+            "criteria not met",
+        );
+        expect(one("lost<=10", 12.0), Verdict::Fail, "criteria not met");
+        // Another criterion that failed decides.
+        let both = [("p99<=500us", 499_000.0), ("lost<=10", 12.0)];
+        expect(
+            judged(&both, "exchange", 4900),
+            Verdict::Fail,
+            "criteria not met: lost<=10",
+        );
+        let both = [("p99<=500us", 499_000.0), ("lost<=10", 8.0)];
+        expect(judged(&both, "exchange", 4900), Verdict::Invalid, UNKNOWN);
+        expect(judged(&both, "same", 0), Verdict::Pass, "all criteria met");
+    }
 }

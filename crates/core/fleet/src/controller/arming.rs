@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use wb_model::units::Span;
+
 use super::{
     Action, CLOCK_NS, CLOCK_PATIENCE_NS, Controller, HostState, LEASE_NS, PATIENCE_NS, Progress,
     Published, RecordStage, RunEnd, SILENCE_NS, START_MARGIN_NS, Stage,
 };
 use crate::{
     MS, Now,
-    clock::Offset,
     message::{Answer, Armed, LeaseMessage, Op, Open, Problem, Refused, RunEpoch, Start, V1},
     subjects::Subject,
 };
@@ -213,33 +214,24 @@ impl Controller {
             }
             return;
         }
-        self.check_clock_errors(now);
+        self.check_clock_errors();
         match self.problems.is_empty() || self.has_enough_hosts() {
             true => self.set_start(now),
             false => self.refuse_run(now),
         }
     }
 
-    fn check_clock_errors(&mut self, now: Now) {
+    fn check_clock_errors(&mut self) {
         let Some(limit) = self.settings.max_clock_error_ns else {
             return;
         };
-        let error = |host: &str| -> Option<u64> {
-            let offset: Offset = self.hosts.get(host)?.clock.offset_at(now.wall_ns)?;
-            Some(offset.error_ns)
-        };
-        let between = self.placement.directions.iter().filter(|d| !d.is_local());
-        let problems: Vec<Problem> = between
-            .filter_map(|d| {
-                let sum = error(&d.from)?.saturating_add(error(&d.to)?);
-                let text = format!(
-                    "the clocks of {} and {} are known to {:.1} us only; the limit is {:.1} us",
-                    d.from,
-                    d.to,
-                    sum as f64 / 1e3,
-                    limit as f64 / 1e3
-                );
-                (sum > limit).then(|| Problem::new(&*d.name, text))
+        let clocks = self.clocks().into_iter();
+        let problems: Vec<Problem> = clocks
+            .filter(|clock| clock.error_ns > limit)
+            .map(|clock| {
+                let limit = Span::from_nanos(limit);
+                let text = format!("{}; at most {limit} is allowed", clock.account());
+                Problem::new("clocks", text)
             })
             .collect();
         if !problems.is_empty() {

@@ -201,6 +201,7 @@ impl Controller {
     pub(super) fn continue_running(&mut self, now: Now) {
         if self.is_time_to_check(now) {
             self.lose_silent_hosts(now);
+            self.end_servers(now);
             self.urge(now);
         }
         self.show_intervals(now);
@@ -233,6 +234,14 @@ impl Controller {
             .collect();
         for (name, ns) in silent {
             self.lose(&name, format!("no message for {} s", ns / SECOND), now);
+        }
+    }
+
+    /// Ends the hosts that only serve or receive, once no other host works any more.
+    fn end_servers(&mut self, now: Now) {
+        let works = self.live().any(|(name, _)| self.working.contains(name));
+        if !works && !self.working.is_empty() && self.stop.is_none() {
+            self.stop_all(StopHow::Drain, now);
         }
     }
 
@@ -278,6 +287,7 @@ impl Controller {
                 host: name,
                 snap,
                 is_current: snap.k == k,
+                is_other_end: self.placement.is_other_end(name),
             })
         });
         let parts: Vec<HostSnap<'_>> = parts.collect();

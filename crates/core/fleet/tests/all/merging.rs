@@ -46,6 +46,7 @@ fn snapshot(phase: Phase) -> Snapshot {
 fn merged(snaps: &[&Snap]) -> Snapshot {
     let hosts = ["h1", "h2", "h3"];
     let parts = snaps.iter().zip(hosts).map(|(snap, host)| HostSnap {
+        is_other_end: false,
         host,
         snap,
         is_current: snap.k == 2,

@@ -76,6 +76,7 @@ pub(crate) struct Settings {
     pub(crate) pps: u64,
     pub(crate) controllers: usize,
     pub(crate) min_agents: Option<usize>,
+    pub(crate) max_clock_error_ns: Option<u64>,
     /// Hosts of sender and receiver of each direction. Empty: pairs of neighbours.
     pub(crate) jobs: Vec<(usize, usize, bool)>,
     /// Refusals of the engine per 1,000 commands.
@@ -99,6 +100,7 @@ impl Default for Settings {
             pps: 1_000,
             controllers: 1,
             min_agents: None,
+            max_clock_error_ns: None,
             jobs: Vec::new(),
             refusals: 0,
             checks: true,
@@ -1034,6 +1036,7 @@ impl World {
                     lease_ns: self.settings.lease_ns,
                     interval_ns: self.settings.interval_ns,
                     min_agents: self.settings.min_agents,
+                    max_clock_error_ns: self.settings.max_clock_error_ns,
                     planned_ns: Some(self.settings.duration_ns + DRAIN_NS),
                     drain_ns: DRAIN_NS,
                     ..RunSettings::default()

@@ -114,6 +114,16 @@ impl LoadReport {
         })
     }
 
+    /// Frames and connections of the shown end.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let jobs = self.jobs.iter().filter(|job| job.end == self.shown());
+        Totals {
+            connections: Some(self.connections()),
+            ..jobs.fold(Totals::default(), |sum, job| sum.plus(&job.frames))
+        }
+    }
+
     /// Rates of the frames of the shown end in the phase `steady`.
     #[must_use]
     pub fn rates(&self) -> Rates {

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use wb_figures::Merge as _;
 
-use super::{Part, course, rates, told, values::Values, verdict};
+use super::{Part, course, told, values::Values, verdict};
 use crate::{
     LimitedBy, Plan, REPORT_SCHEMA, Verdict,
     fleet::{HostReport, HostState},
-    load::LoadReport,
+    load::{LoadEnd, LoadReport},
     peer::joined_totals,
-    report::{FlowReport, JobReport, Rates, Report, Totals},
+    report::{FlowReport, JobReport, Rates, Report, Summary, Totals},
 };
 
 /// Makes the report of a plan from the reports of its hosts, each with the name of its host. `hosts` has the state of
@@ -46,14 +46,13 @@ pub fn assemble(
     let mut all = gather(plan, &parts);
     all.jobs = directions(&names, plan, &parts, &hosts);
     all.flows = flows(&parts);
-    all.totals = totals(&all.jobs, plan);
+    all.totals = totals(&all, plan);
     let timelines = parts.iter().map(|part| (0, &part.report.timeline));
     all.timeline = course::laid_together(&timelines.collect::<Vec<_>>());
-    if all.load.is_some() || all.http.is_some() {
-        rates::set(&mut all, &parts)?;
-    } else {
-        all.rates = Rates::sum(all.jobs.iter().map(|job| job.rates));
-    }
+    all.rates = match (&all.load, all.jobs.is_empty()) {
+        (Some(load), true) => load.rates(),
+        _ => Rates::sum(all.jobs.iter().map(|job| job.rates)),
+    };
     let sum = Values::sum(&values);
     let delays: Vec<_> = parts.iter().map(|part| part.report.pdv_ns).collect();
     sum.set(&mut all, &parts);
@@ -87,6 +86,7 @@ fn align(part: &mut Part, plan: &Plan, names: &[String]) {
         let of = format!("job {}", job.name);
         report.timeline.copy_owner("traffic", &of);
     }
+    align_loads(report, plan);
     for port in &mut report.ports {
         port.locator = format!("{name}:{}", port.locator);
     }
@@ -95,6 +95,34 @@ fn align(part: &mut Part, plan: &Plan, names: &[String]) {
         && let Some(job) = report.plan.captures.first()
     {
         report.captures.insert(job.name.clone(), capture);
+    }
+}
+
+/// Gives the counters over time of the loads of a host the owners that they have in the whole plan: `load` is the end that
+/// the whole report shows, and each of several jobs has its own counters.
+fn align_loads(report: &mut Report, plan: &Plan) {
+    let Some(load) = &report.load else { return };
+    let clients = plan.loads.iter().filter(|job| job.end == LoadEnd::Client);
+    let (clients, servers) = (clients.clone().count(), plan.loads.len() - clients.count());
+    let (shown, of_shown) = match clients {
+        0 => (LoadEnd::Server, servers),
+        _ => (LoadEnd::Client, clients),
+    };
+    let own = load.shown();
+    let mut jobs = load.jobs.iter().filter(|job| job.end == own);
+    if let (Some(only), None, true) = (jobs.next(), jobs.next(), own != shown || of_shown > 1) {
+        let of = format!("job {}", only.name);
+        report.timeline.copy_owner("load", &of);
+    }
+    if own == shown {
+        return;
+    }
+    report.timeline.columns.retain(|column| column.of != "load");
+    if report.jobs.is_empty() {
+        // The times of the whole run are those of the shown end.
+        report.histograms.retain(|of| !of.of.is_empty());
+        report.distributions.retain(|of| !of.of.is_empty());
+        report.latency_ns = Summary::default();
     }
 }
 
@@ -264,11 +292,18 @@ fn flows(parts: &[Part]) -> Vec<FlowReport> {
     all.into_values().collect()
 }
 
-/// Totals of all directions. The loss is unknown if that of one direction with both ends is unknown.
-fn totals(jobs: &[JobReport], plan: &Plan) -> Totals {
-    let mut all = jobs
-        .iter()
-        .fold(Totals::default(), |sum, job| sum.plus(&job.totals));
+/// Totals of all directions or, without directions, of all loads. The loss is unknown if that of one direction with both
+/// ends is unknown.
+fn totals(report: &Report, plan: &Plan) -> Totals {
+    let jobs = &report.jobs;
+    let load = report.load.as_ref().map(LoadReport::totals);
+    let mut all = match jobs.is_empty() {
+        true => load.unwrap_or_default(),
+        false => jobs
+            .iter()
+            .fold(Totals::default(), |sum, job| sum.plus(&job.totals)),
+    };
+    all.connections = load.and_then(|load| load.connections);
     let ways = plan.directions(plan.first_flow.unwrap_or(0));
     let has_both_ends = |job: &&JobReport| {
         let way = ways.iter().find(|way| way.name == job.name);

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use wb_model::{
-    Charge, JobKind, Report, Stream, Summary, Totals,
+    Charge, JobKind, Lateness, Report, Stream, Summary, Totals,
     bench::{Family, FamilyFrames, Quantity, SuiteTrial, TrialOutcome},
     counted, judge_lateness,
     lateness::{MISSED, WAS_LATE},
@@ -781,15 +781,23 @@ fn void_if_late(
             intended: trial.tx + trial.unsent,
             offered: trial.tx,
         },
-        // A burst with a pause is not a burst.
-        TrialOutcome::Pass
-            if matches!(shape.amount, TrialAmount::Burst(_)) && lateness.stalls > 0 =>
-        {
-            trial.outcome = TrialOutcome::Late;
-            trial.reason = format!(
-                "the tester was late ({}) during the burst",
-                lateness.account()
-            );
+        // A burst with a pause is not a burst. Receivers may pause: on another host, they wait until the end of the
+        // burst is known.
+        TrialOutcome::Pass if matches!(shape.amount, TrialAmount::Burst(_)) => {
+            let senders = report.workers.iter().filter(|worker| worker.role != "rx");
+            let senders = senders.fold(Lateness::default(), |all, own| all.plus(&own.lateness));
+            // Loads have no workers in this list.
+            let senders = match report.workers.is_empty() {
+                true => *lateness,
+                false => senders,
+            };
+            if senders.stalls > 0 {
+                trial.outcome = TrialOutcome::Late;
+                trial.reason = format!(
+                    "the tester was late ({}) during the burst",
+                    senders.account()
+                );
+            }
             return;
         }
         _ => return,

@@ -90,12 +90,7 @@ pub(super) fn fill(run: &Loads, part: &mut Part<'_>) {
     let load = LoadReport {
         jobs: jobs.collect(),
     };
-    let shown = load.jobs.iter().filter(|job| job.end == load.shown());
-    let totals = Totals {
-        connections: Some(load.connections()),
-        ..shown.fold(Totals::default(), |sum, job| sum.plus(&job.frames))
-    };
-    part.frames(&totals, &Rates::default());
+    part.frames(&load.totals(), &Rates::default());
     add(part, load);
 }
 

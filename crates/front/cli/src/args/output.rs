@@ -67,6 +67,14 @@ pub(crate) struct OutputArgs {
     #[cfg(feature = "fleet")]
     #[arg(long, value_name = "FLEET")]
     pub(crate) fleet: Option<String>,
+    /// Refuse to start if the clocks of two hosts of the fleet between which frames go are known less exactly: 10us.
+    #[cfg(feature = "fleet")]
+    #[arg(long, value_name = "TIME", requires = "fleet")]
+    pub(crate) max_clock_error: Option<Span>,
+    /// Time after which hosts of the fleet stop if they do not hear the controller, 1s to 1m [default: 3s].
+    #[cfg(feature = "fleet")]
+    #[arg(long, value_name = "TIME", requires = "fleet")]
+    pub(crate) lease: Option<Span>,
     /// Allow destinations outside the benchmark ranges and interfaces with the default route.
     #[arg(long)]
     pub(crate) i_own_this_network: bool,

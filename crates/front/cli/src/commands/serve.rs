@@ -89,7 +89,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<u8> {
         carrier: args
             .fleet
             .as_deref()
-            .map(crate::fleet::carrier)
+            .map(|fleet| crate::fleet::carrier(fleet, wb_fleet::FleetSettings::default()))
             .transpose()?,
         #[cfg(not(feature = "fleet"))]
         carrier: None,

@@ -1,7 +1,7 @@
 //! Contents of the report of one run, in reading order.
 
 use wb_model::{
-    Report, Verdict, frames,
+    Report, Verdict, fleet, frames,
     report::{CriterionReport, MergedRun},
     text::written_as_toml,
 };
@@ -47,6 +47,9 @@ pub(super) fn document(report: &Report) -> Document {
     document.section(distributions(report));
     document.section(beside(report, course));
     document.section(jobs(report, "probe", None));
+    if !report.hosts.is_empty() {
+        document.section(sections::document::section(&[fleet::hosts(report)], None));
+    }
     document.section(ports(report));
     let workers = frames::workers(report);
     document.section(sections::document::section(&[workers], None));

@@ -9,7 +9,7 @@ pub(crate) mod times;
 
 pub(crate) use times::{UNKNOWN_CLOCK, is_clock_unknown};
 pub(crate) use wb_model::criteria::measured_text as measured;
-use wb_model::{Lateness, Report, Verdict, frames, report::CriterionReport};
+use wb_model::{Lateness, Report, Verdict, fleet, frames, report::CriterionReport};
 
 use crate::{
     figures::time_ns,
@@ -62,6 +62,9 @@ pub fn report(report: &Report, options: &Options) -> String {
     crate::suite::section(&mut page, report, options.verbose);
     for kind in sections::other_kinds(report, &FIRST) {
         sections_of(&mut page, report, kind, options.verbose);
+    }
+    if !report.hosts.is_empty() {
+        sections::text::section(&mut page, &fleet::hosts(report), options.verbose);
     }
     times::clock(&mut page, report, options.verbose);
     if options.verbose {

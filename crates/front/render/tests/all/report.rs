@@ -6,9 +6,13 @@ use serde_json::{Value, json};
 use wb_model::{
     Report, Verdict,
     bench::{BenchResult, ProbeReport, SuiteResult},
+    fleet::{HostReport, HostState},
     http::{HttpJobReport, HttpReport, HttpRequestReport, HttpThreadReport, HttpTlsReport},
     load::{LoadJobReport, LoadPhaseReport, LoadReport, LoadRouteReport, LoadWorkerReport},
-    report::{CaptureReaderReport, CaptureReport, CriterionReport, NicReport, WorkerReport},
+    peer::PairClock,
+    report::{
+        CaptureReaderReport, CaptureReport, CriterionReport, JobReport, NicReport, WorkerReport,
+    },
     socket::{DatagramReport, SocketInterval, SocketJobReport, SocketReport, SocketServerReport},
     timeline::{Column, Distribution, Recorder, Timeline},
 };
@@ -735,6 +739,45 @@ proptest! {
                 let picture = svg(plot);
                 prop_assert!(!picture.contains("NaN") && !picture.contains("\"inf"), "{:?}: {}", plot, picture.lines().find(|l| l.contains("NaN") || l.contains("\"inf")).unwrap_or_default());
             }
+        }
+    }
+}
+
+#[test]
+fn hosts_of_a_fleet_and_their_clocks_are_listed() {
+    let clock = PairClock {
+        from: "a".to_owned(),
+        to: "b".to_owned(),
+        method: "exchange".to_owned(),
+        error_ns: 4_900,
+        ..PairClock::default()
+    };
+    let mut report = Report::default();
+    report.hosts = ["a", "b"]
+        .map(|host| HostReport {
+            host: host.to_owned(),
+            version: "1.2.3".to_owned(),
+            ..HostReport::default()
+        })
+        .into();
+    (report.hosts[1].state, report.hosts[1].since_ns) = (HostState::CutOff, Some(6_000_000_000));
+    report.hosts[1].why = "no message for 3 s".to_owned();
+    report.jobs = vec![JobReport {
+        clock: Some(clock),
+        ..JobReport::default()
+    }];
+    let text = wb_render::text::report(&report, &wb_render::text::Options::default());
+    let pages = [text, page(&report), markdown(&document(&[run("", report)]))];
+    for page in pages {
+        for part in [
+            "1.2.3",
+            "complete",
+            "cut off",
+            "6.00 s",
+            "no message for 3 s",
+            "latency between a and b: clock error at most 4.90 us",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
         }
     }
 }

@@ -79,8 +79,9 @@ pub(super) fn programs(lab: &LabState, folder: &Path) -> io::Result<Vec<Vec<Daem
     let access = wb_fleet::pki::Fleet::init(folder, &[fleet.broker.to_string()])?;
     access.place_broker(&fleet.broker_namespace)?;
     let program = std::env::current_exe()?;
-    let agent = |host: &wb_testbed::FleetHost| {
+    let agent = |(index, host): (usize, &wb_testbed::FleetHost)| {
         let file = access.add(&host.name)?;
+        let side = ["odd", "even"][index % 2];
         let words = ["agent".into(), "--fleet".into(), file.into_os_string()];
         let state = folder.join(format!("{}.state", host.name));
         let more = [
@@ -88,6 +89,8 @@ pub(super) fn programs(lab: &LabState, folder: &Path) -> io::Result<Vec<Vec<Daem
             host.port.clone().into(),
             "--state".into(),
             state.into_os_string(),
+            "--label".into(),
+            format!("side={side}").into(),
         ];
         Ok(Daemon {
             name: host.name.clone(),
@@ -101,6 +104,7 @@ pub(super) fn programs(lab: &LabState, folder: &Path) -> io::Result<Vec<Vec<Daem
     let agents = fleet
         .hosts
         .iter()
+        .enumerate()
         .map(agent)
         .collect::<io::Result<Vec<_>>>()?;
     let broker = Daemon {
