@@ -403,20 +403,24 @@ mod tests {
         assert!(given(0)[0][1].at_mono_ns > monotonic_ns());
 
         // Each name is listed once, as it is after the changes.
-        let state = |name: &str, is_on, rate: &str, fixed| StreamState {
-            name: name.to_owned(),
+        let a = |is_on| StreamState {
+            name: "a".to_owned(),
             is_on,
-            rate: Some(rate.to_owned()),
-            fixed,
+            rate: Some("5pps".to_owned()),
+            fixed: None,
         };
-        let planned = StreamSpec::default().stream.rate.to_string();
-        let b = state("b", true, &planned, Some("stays"));
-        assert_eq!(
-            steering.states(),
-            [state("a", false, "5pps", None), b.clone()]
-        );
+        // Full speed is no rate that can change.
+        let b = StreamState {
+            name: "b".to_owned(),
+            is_on: true,
+            rate: None,
+            fixed: Some("stays"),
+        };
+        assert_eq!(steering.states(), [a(false), b.clone()]);
         steering.steer(&[wish("a", StreamSteer::On)]).unwrap();
-        assert_eq!(steering.states(), [state("a", true, "5pps", None), b]);
+        assert_eq!(steering.states(), [a(true), b.clone()]);
+        steering.steer(&[wish("a", StreamSteer::End)]).unwrap();
+        assert_eq!(steering.states(), [a(false), b]);
         steering.control.senders_running.store(0, Ordering::Relaxed);
         assert_eq!(steering.states(), []);
     }

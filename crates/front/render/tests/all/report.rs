@@ -752,14 +752,15 @@ fn hosts_of_a_fleet_and_their_clocks_are_listed() {
         error_ns: 4_900,
         ..PairClock::default()
     };
-    let mut report = Report::default();
-    report.hosts = ["a", "b"]
-        .map(|host| HostReport {
-            host: host.to_owned(),
-            version: "1.2.3".to_owned(),
-            ..HostReport::default()
-        })
-        .into();
+    let host = |host: &str| HostReport {
+        host: host.to_owned(),
+        version: "1.2.3".to_owned(),
+        ..HostReport::default()
+    };
+    let mut report = Report {
+        hosts: ["a", "b"].map(host).into(),
+        ..Report::default()
+    };
     (report.hosts[1].state, report.hosts[1].since_ns) = (HostState::CutOff, Some(6_000_000_000));
     report.hosts[1].why = "no message for 3 s".to_owned();
     report.jobs = vec![JobReport {

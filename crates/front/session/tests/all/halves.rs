@@ -541,7 +541,7 @@ fn a_run_on_one_host_refuses_ports_of_others() {
     assert_eq!(
         refused(&Environment::default()).as_deref(),
         Some(
-            "h1:memory:x: the port is on the host h1; add `--fleet URL` to run the plan over several hosts"
+            "h1:memory:x: is on the host h1; `--fleet FLEET` carries out the plan over several hosts"
         )
     );
     let host = |host: &str| Environment {
