@@ -311,7 +311,7 @@ impl<'a> Course<'a> {
                         run: Some(self.run.clone()),
                     };
                     let content = wire::write(&record);
-                    // Nobody can continue a run with a longer record. The run does not depend on that.
+                    // A longer record is not stored: no other controller can continue such a run.
                     if content.len() <= MESSAGE_LIMIT {
                         self.fleet.bus.publish(&subject.to_string(), content);
                     }

@@ -1,4 +1,4 @@
-//! What the broker keeps: the shares of hosts, the records of runs, and the entry of the leader.
+//! Streams at the broker: the shares of hosts, the records of runs, and the entry of the leader.
 
 use std::{io, sync::Arc, time::Duration};
 

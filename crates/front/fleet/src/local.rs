@@ -1,4 +1,4 @@
-//! The fleet of this host: a broker and an agent of its own, which other hosts may join.
+//! The fleet of this host: its broker, and its agent in this process. Other hosts may join.
 
 use std::{
     collections::BTreeMap,

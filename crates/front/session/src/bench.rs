@@ -385,7 +385,7 @@ impl Benchmark {
                 memory: None,
                 // Trials have the rates of the procedure.
                 steering: Steering::default(),
-                // Each trial is a run of its own.
+                // Each trial is a separate run.
                 run: None,
                 ..environment.clone()
             },

@@ -50,7 +50,7 @@ pub(crate) async fn check(State(reach): State<Reach>, request: Request, next: Ne
         header::CACHE_CONTROL,
         header::HeaderValue::from_static("no-store"),
     );
-    // Pages have a policy of their own, and other documents need no script or style.
+    // Pages have their own policy, and other documents need no script or style.
     let kind = headers.get(header::CONTENT_TYPE);
     let is_page = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
     if !is_page {

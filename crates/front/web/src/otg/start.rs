@@ -22,7 +22,7 @@ use super::{
 const FIRST_FRAMES: Duration = Duration::from_secs(1);
 /// Time in which frames in flight arrive.
 const FLIGHT: Duration = Duration::from_millis(500);
-/// Interval at which a run with flows that are off is looked at.
+/// Interval at which a run with flows that are off is checked.
 const WATCH: Duration = Duration::from_millis(250);
 /// A pcap file with nanoseconds and without frames.
 const EMPTY_FILE: [u8; 24] = [
