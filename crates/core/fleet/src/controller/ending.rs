@@ -170,7 +170,8 @@ fn why_gone(host: &Host) -> Option<String> {
     let at = at.unwrap_or_default();
     match host.outcome.state {
         HostState::Lost => Some(format!("host {name} lost{at}: {why}")),
-        HostState::CutOff if why_ended(host).is_some() => None,
+        // It was never lost: its lease ran out everywhere at the same time.
+        HostState::CutOff if host.outcome.since_ns.is_none() => None,
         HostState::CutOff => Some(format!("host {name} was cut off{at}: {why}")),
         HostState::Late | HostState::Refused => Some(format!("host {name} took no part: {why}")),
         HostState::Complete if host.share.is_none() => Some(format!("host {name} took no part")),

@@ -489,8 +489,12 @@ fn a_share_is_kept_until_the_stream_has_it() {
         run: "r1".to_owned(),
     });
     assert!(matches!(actions[0], Action::RemoveShare { .. }));
+    assert_eq!(shares(&host.tick_at(9 * SECOND)), 0);
+    // The controller may have missed the last one.
+    let (answer, actions) = host.ask(Op::Resend(run_epoch("r1", 1)));
+    assert_eq!((answer, shares(&actions)), (Some(Answer::Done), 1));
     assert_eq!(
-        host.kind(Op::Resend(run_epoch("r1", 1))),
+        host.kind(Op::Resend(run_epoch("r0", 1))),
         RefusedKind::Machine
     );
 }
