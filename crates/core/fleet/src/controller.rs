@@ -297,7 +297,7 @@ pub struct Controller {
     stage: Stage,
     stage_since_ns: u64,
     hosts: BTreeMap<String, Host>,
-    /// Hosts with a job that ends by itself. The others serve until these have ended.
+    /// Hosts with a job that ends without a stop. When all of these have ended, the others are stopped.
     working: BTreeSet<String>,
     /// Number of hosts that take part.
     live_hosts: usize,

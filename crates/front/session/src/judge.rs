@@ -111,7 +111,8 @@ fn unclear(report: &Report, judged: &[Judged]) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Clocks on which the value of a criterion depends: those of the directions between two hosts whose latency it judges.
+/// Clocks on which the value of a criterion depends. A criterion of one-way latency depends on the clocks of both hosts of
+/// each direction that it covers.
 fn clocks<'a>(report: &'a Report, criterion: &Criterion) -> impl Iterator<Item = &'a PairClock> {
     let is_latency = statistics().any(|name| name == criterion.metric);
     let is_only = report.plan.traffic.len() == 1;
