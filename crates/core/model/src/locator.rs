@@ -87,6 +87,15 @@ impl Locator {
             None => self.name.clone(),
         }
     }
+
+    /// Returns the locator without driver: `NODE/IF`, or `HOST:NODE/IF` for a port of a fleet.
+    #[must_use]
+    pub fn site(&self) -> String {
+        match &self.host {
+            Some(host) => format!("{host}:{}", self.place()),
+            None => self.place(),
+        }
+    }
 }
 
 /// Forms of a locator, for messages.
@@ -228,6 +237,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_site_has_the_host_but_no_driver() {
+        for (text, site) in [
+            ("eth0", "eth0"),
+            ("xdp:wb-pair-a/a0", "wb-pair-a/a0"),
+            ("h1:xdp:n/eth0", "h1:n/eth0"),
+        ] {
+            assert_eq!(text.parse::<Locator>().unwrap().site(), site);
+        }
+    }
 
     #[test]
     fn reads_and_prints() {

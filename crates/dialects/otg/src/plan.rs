@@ -48,6 +48,12 @@ pub struct Planned {
 }
 
 impl PortConfig {
+    /// Host of the port in a fleet; `None` for a port of the server.
+    #[must_use]
+    pub fn host(&self) -> Option<String> {
+        self.plan().ok()?.locator.host
+    }
+
     /// The port of plans.
     ///
     /// # Errors

@@ -34,6 +34,14 @@ impl Problem {
             is_unsupported: false,
         }
     }
+
+    /// A value that is valid, but that this server does not support.
+    pub fn unsupported(path: impl Into<String>, what: &str) -> Self {
+        Self {
+            is_unsupported: true,
+            ..Self::new(path, format!("unsupported: {what}"))
+        }
+    }
 }
 
 /// HTTP status for these problems: 501 if all of them are about unsupported keys, else 400.

@@ -202,6 +202,7 @@ impl Process<'_> {
             if looked.is_none_or(|at: Instant| at.elapsed() >= LOAD_LOOK) {
                 looked = Some(Instant::now());
                 self.machine.set_claims(None, wb_machine::machine::load());
+                self.look_at_ports();
             }
             if let Some(event) = event {
                 self.handle(event);
@@ -312,6 +313,18 @@ impl Process<'_> {
     fn set_clocks(&self, run: &str, clocks: &[PairClock]) {
         let own = clocks.iter().filter(|clock| clock.to == self.host);
         self.with(run, |work| own.for_each(|clock| work.set_clock(clock)));
+    }
+
+    /// Registers again if the ports have changed. During a run nothing is asked of the kernel that may take long.
+    fn look_at_ports(&mut self) {
+        if self.work.is_some() {
+            return;
+        }
+        let ports = register::ports(self.options);
+        if self.registration.ports != ports {
+            self.registration.ports = ports;
+            self.register();
+        }
     }
 
     fn register(&self) {

@@ -21,7 +21,7 @@ use wb_fleet_core::{
     subjects::Subject,
 };
 use wb_model::{
-    Plan, PlanError, PlanProblem, Report, Verdict,
+    Plan, PlanError, PlanProblem, Report, Totals, Verdict,
     fleet::{Agent, HostReport, HostState},
     merge::assemble,
     timeline::Recorder,
@@ -329,6 +329,10 @@ impl<'a> Course<'a> {
             .iter()
             .map(|(host, report)| (host.clone(), report.clone()));
         let mut report = assemble(&self.plan, parts.collect(), Vec::new()).unwrap_or_default();
+        for job in &mut report.jobs {
+            let streams = job.streams.iter_mut().map(|stream| &mut stream.totals);
+            streams.for_each(count_arrived);
+        }
         report.totals = shown.snapshot.totals;
         let mut row = self.recorder.row(shown.snapshot.elapsed_ns);
         let totals = &shown.snapshot.totals;
@@ -393,6 +397,19 @@ impl<'a> Course<'a> {
     }
 }
 
+/// Counts frames that arrived as sent, also if the figures of the sending host are a moment older.
+fn count_arrived(totals: &mut Totals) {
+    let (Some(offered), Some(received)) = (totals.offered_frames, totals.received_frames) else {
+        return;
+    };
+    let distinct = received.saturating_sub(totals.duplicate_frames.unwrap_or(0));
+    let sent = distinct + totals.lost_frames.unwrap_or(0);
+    if sent > offered {
+        totals.offered_frames = Some(sent);
+        totals.offered_octets = totals.offered_octets.max(totals.received_octets);
+    }
+}
+
 /// Reason why a host ended before its planned end, unless the user has stopped it.
 fn cut_short(share: &ShareMessage) -> Option<String> {
     match &share.share.end {
@@ -444,4 +461,29 @@ fn report(plan: &Plan, result: &RunResult) -> Result<Report, StartError> {
         }
     }
     Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_that_arrived_were_sent() {
+        let sent = |offered, received, duplicate, lost| {
+            let mut totals = Totals {
+                offered_frames: offered,
+                offered_octets: offered.map(|n| 64 * n),
+                received_frames: Some(received),
+                received_octets: Some(64 * received),
+                duplicate_frames: Some(duplicate),
+                lost_frames: Some(lost),
+                ..Totals::default()
+            };
+            count_arrived(&mut totals);
+            (totals.offered_frames, totals.offered_octets)
+        };
+        assert_eq!(sent(Some(100), 90, 0, 2), (Some(100), Some(6400)));
+        assert_eq!(sent(Some(100), 110, 5, 2), (Some(107), Some(7040)));
+        assert_eq!(sent(None, 110, 5, 2), (None, None));
+    }
 }

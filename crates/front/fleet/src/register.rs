@@ -47,7 +47,8 @@ pub(crate) fn summary(registration: &Registration) -> String {
     }
 }
 
-fn ports(options: &AgentOptions) -> Vec<RegisteredPort> {
+/// The interfaces that an agent offers.
+pub(crate) fn ports(options: &AgentOptions) -> Vec<RegisteredPort> {
     let Ok(namespace) = Namespace::current() else {
         return Vec::new();
     };

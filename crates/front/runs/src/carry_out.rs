@@ -309,6 +309,7 @@ fn publish(run: &Run, arrivals: &Receiver<News>, waiting: &AtomicUsize) -> Optio
                     elapsed_ns: snapshot.elapsed_ns,
                     phase: snapshot.phase,
                     jobs: Arc::new(so_far.jobs.clone()),
+                    ports: Arc::new(so_far.ports.clone()),
                 });
                 run.show(Seen {
                     figures,

@@ -21,8 +21,12 @@ use wb_machine::{
     runs::Listed,
 };
 use wb_model::{
-    Locator, Phase, Plan, PlanError, PlanProblem, Report, bench::SuitePlan, plan::Procedure,
-    powers::PowerUse, report::JobReport, timeline::Timeline,
+    Locator, Phase, Plan, PlanError, PlanProblem, Report,
+    bench::SuitePlan,
+    plan::Procedure,
+    powers::PowerUse,
+    report::{JobReport, PortReport},
+    timeline::Timeline,
 };
 use wb_render::metrics::Seen;
 use wb_session::{Carrier, PortHint, Signals, Steer, Steering, StreamState, StreamSteer};
@@ -167,6 +171,8 @@ pub struct JobsSoFar {
     pub phase: Phase,
     /// Jobs with their streams.
     pub jobs: Arc<Vec<JobReport>>,
+    /// Ports with their counters.
+    pub ports: Arc<Vec<PortReport>>,
 }
 
 /// Figures of a run over time. They are copied on request only.
@@ -468,6 +474,12 @@ impl Runs {
         } = request;
         plan.validate()?;
         self.0.admit(&plan)?;
+        if let Some((place, host)) = plan.first_host()
+            && !held.is_empty()
+        {
+            let what = format!("is on the host {host}: its streams cannot be off at the start");
+            return Err(PlanError(vec![PlanProblem { place, what }]).into());
+        }
         if isolated && let Some(suite) = suite_of(&mut plan) {
             suite.isolated = true;
         }
@@ -1010,11 +1022,7 @@ fn suite_of(plan: &mut Plan) -> Option<&mut SuitePlan> {
 /// Ports that runs of a plan use alone: interfaces and links in memory.
 fn ports_of(plan: &Plan) -> BTreeSet<String> {
     let interfaces = plan.locators().filter(|locator| locator.is_interface());
-    let site = |locator: &Locator| match &locator.host {
-        None => locator.place(),
-        Some(host) => format!("{host}:{}", locator.place()),
-    };
-    interfaces.map(site).collect()
+    interfaces.map(Locator::site).collect()
 }
 
 /// Other processes that use these ports.

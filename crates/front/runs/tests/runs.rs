@@ -268,6 +268,14 @@ fn runs_over_a_fleet_outlive_their_server() {
             opened.is_some()
         });
         let runs = opened.unwrap();
+        let held = RunRequest {
+            held: vec!["stream 1".to_owned()],
+            ..request(far.clone())
+        };
+        let refused = runs.start(held);
+        assert!(
+            matches!(refused, Err(Refusal::Plan(why)) if why.to_string().contains("off at the start"))
+        );
         eventually_within(SOON, "both end", || {
             runs.list().len() == 2 && runs.list().iter().all(|meta| meta.state == RunState::Ended)
         });

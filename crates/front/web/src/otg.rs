@@ -5,6 +5,7 @@
 
 mod access;
 mod devices;
+mod elsewhere;
 mod figures;
 mod grpc;
 mod ports;
@@ -39,6 +40,8 @@ pub(crate) use routes::{is_otg, router};
 const OWNER: &str = "otg";
 /// Longest time that a request waits for a run, so that clients with a limit of 10 s get an answer.
 const PATIENCE: Duration = Duration::from_secs(8);
+/// Length of the frame check sequence in bytes.
+const FCS: u64 = 4;
 /// Interval at which the state of a run is read.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -73,6 +76,8 @@ struct OtgState {
     ended: BTreeMap<String, FlowFigures>,
     /// Devices at each port, while they are on.
     stations: Arc<BTreeMap<String, Stations>>,
+    /// Counts of ports on other hosts in the runs that have ended.
+    counted: BTreeMap<String, elsewhere::PortCounts>,
     /// Counters of the ports when the configuration was set.
     base: BTreeMap<String, LinkCounters>,
     /// Counters of the ports at an earlier request, for rates.
@@ -197,6 +202,7 @@ impl Inner {
     }
 
     fn replace(&self, value: Value) -> OtgResult<Value> {
+        self.await_hosts(&value);
         let (config, mut warnings) = self.checked(&value)?;
         let places = self.checked_places(&config)?;
         self.stop_all()?;
@@ -243,9 +249,11 @@ impl Inner {
     /// Reads a configuration, and checks that its flows can be started. Also returns warnings.
     fn checked(&self, value: &Value) -> OtgResult<(Config, Vec<String>)> {
         let seed = wb_machine::clock::wall_ns();
-        let config = Config::read(value, &ports::speed, seed)?;
+        let agents = self.agents();
+        let speed = |location: &str| ports::speed(location, &agents);
+        let config = Config::read(value, &speed, seed)?;
         let owns_network = self.runs.settings().grants.leave;
-        let mut problems = Vec::new();
+        let mut problems = elsewhere::unsupported(&config);
         for flow in config.flows.iter().filter(|_| !owns_network) {
             let streams = flow.streams.iter();
             let found = streams.flat_map(|(stream, _)| addresses_that_need_consent(stream));
@@ -280,20 +288,20 @@ impl Inner {
         for (number, port) in config.ports.iter().enumerate() {
             let path = format!("ports[{number}].location");
             match port.plan() {
-                Ok(plan) if plan.locator.host.is_some() => {
-                    let what = "unsupported location: the port is on another host";
-                    problems.push(Problem::new(path, what));
-                }
                 Ok(plan) if !plan.locator.is_interface() => {
                     let what = "unsupported location: it is not an interface";
                     problems.push(Problem::new(path, what));
                 }
                 Ok(plan) => {
-                    let place = plan.locator.place();
+                    let place = plan.locator.site();
+                    let check = || match plan.locator.host {
+                        Some(_) => self.check_elsewhere(&plan.locator),
+                        None => ports::check(&place),
+                    };
                     if !self.runs.offers(&place) {
                         let what = "is not a port of this server (--ports)";
                         problems.push(Problem::new(path, what));
-                    } else if let Err(what) = ports::check(&place) {
+                    } else if let Err(what) = check() {
                         problems.push(Problem::new(path, what));
                     } else if places.insert(place, path.clone()).is_some() {
                         let what = "conflict: another port has this interface";

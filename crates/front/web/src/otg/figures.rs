@@ -19,7 +19,9 @@ use wb_otg::{
 use wb_runs::JobsSoFar;
 use wb_session::StreamSteer;
 
-use super::{ActiveFlows, FlowPhase, Inner, OtgError, OtgResult, PATIENCE, wait_until};
+use super::{
+    ActiveFlows, FCS, FlowPhase, Inner, OtgError, OtgResult, PATIENCE, elsewhere, ports, wait_until,
+};
 
 /// Time after which a frame that was sent should have arrived, in ns.
 const FLIGHT_NS: u64 = 500_000_000;
@@ -27,7 +29,6 @@ const FLIGHT_NS: u64 = 500_000_000;
 const RATE: Duration = Duration::from_millis(250);
 /// Longest time between two such readings.
 const LONGEST_RATE: Duration = Duration::from_millis(1250);
-const FCS: u64 = 4;
 
 /// Counters of a port at a moment.
 #[derive(Clone, Copy, Debug)]
@@ -218,13 +219,14 @@ impl Inner {
         }
         let report = self.runs.report(&active.run.id);
         let warning = report.as_ref().and_then(warning);
-        let jobs = report.map(|report| report.jobs).unwrap_or_default();
+        let Report { jobs, ports, .. } = report.unwrap_or_default();
         let streams = Streams::of(&jobs);
         let mut state = self.state();
         let is_same = |own: &ActiveFlows| Arc::ptr_eq(&own.run, &active.run);
         if state.active.as_ref().is_some_and(is_same) {
             state.active = None;
             state.warnings.extend(warning);
+            elsewhere::add_counts(&mut state.counted, &ports);
             let config = Arc::clone(&state.config);
             for flow in &config.flows {
                 let phase = active.flows.get(&flow.name);
@@ -322,7 +324,12 @@ impl Inner {
         let rows = wanted.into_iter().map(|port| {
             let mut own = config.flows.iter().filter(|flow| flow.tx == port.name);
             let transmits = own.any(|flow| unsent.contains(&flow.name));
-            (port, self.port_figures(port, transmits))
+            let locator = ports::locator(&port.location);
+            let figures = match locator.filter(|locator| locator.host.is_some()) {
+                Some(locator) => self.figures_elsewhere(port, &locator, transmits),
+                None => self.port_figures(port, transmits),
+            };
+            (port, figures)
         });
         let rows: Vec<_> = rows.collect();
         Ok(wb_otg::port_metrics(&rows, &request.columns))
@@ -332,7 +339,7 @@ impl Inner {
     fn read_again(&self, ports: &[&wb_otg::PortConfig]) {
         let mut is_counting = false;
         for port in ports {
-            let Some((counters, _)) = super::ports::reading(port) else {
+            let Some((counters, _)) = ports::reading(port) else {
                 continue;
             };
             let mut state = self.state();
@@ -354,7 +361,7 @@ impl Inner {
 
     #[allow(clippy::cast_precision_loss)]
     fn port_figures(&self, port: &wb_otg::PortConfig, transmits: bool) -> PortFigures {
-        let Some((now, is_up)) = super::ports::reading(port) else {
+        let Some((now, is_up)) = ports::reading(port) else {
             return PortFigures::default();
         };
         let mut state = self.state();
@@ -426,6 +433,7 @@ mod tests {
                 streams: vec![stream],
                 ..JobReport::default()
             }]),
+            ports: Arc::default(),
         }
     }
 

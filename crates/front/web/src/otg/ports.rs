@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use wb_machine::{Ethtool, LinkCounters, Netlink};
+use wb_model::{Locator, fleet::Agent};
 use wb_otg::{Config, PortConfig};
 
 use crate::host::interface;
@@ -10,18 +11,31 @@ use crate::host::interface;
 /// Time for which a configuration owns its ports, unless another one replaces it.
 pub(super) const LEASE: Duration = Duration::from_secs(365 * 24 * 3600);
 
-fn place_of(location: &str) -> Option<String> {
+/// The port of plans at a location; `None` if the location is not supported.
+pub(super) fn locator(location: &str) -> Option<Locator> {
     let port = PortConfig {
         name: String::new(),
         location: location.to_owned(),
         speed: None,
     };
-    Some(port.plan().ok()?.locator.place())
+    Some(port.plan().ok()?.locator)
+}
+
+/// Place of a port of this host.
+fn place_of(location: &str) -> Option<String> {
+    let locator = locator(location).filter(|locator| locator.host.is_none());
+    locator.map(|locator| locator.place())
 }
 
 /// Speed of the link at a location, in bit/s, if it means something.
-pub(super) fn speed(location: &str) -> Option<u64> {
-    let place = place_of(location)?;
+pub(super) fn speed(location: &str, agents: &[Agent]) -> Option<u64> {
+    let locator = locator(location)?;
+    if locator.host.is_some() {
+        let site = locator.site();
+        let mut ports = agents.iter().flat_map(|agent| &agent.ports);
+        return ports.find(|port| port.locator == site)?.speed_bps;
+    }
+    let place = locator.place();
     let (namespace, name) = interface(&place)?;
     let speed = Ethtool::open(&namespace).ok()?.speed(name).ok()??;
     (!speed.nominal).then_some(speed.bits_per_second)

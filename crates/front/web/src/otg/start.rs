@@ -14,8 +14,8 @@ use wb_runs::{Refusal, Run, RunRequest, RunState};
 use wb_session::StreamSteer;
 
 use super::{
-    ActiveFlows, FlowPhase, Inner, OWNER, OtgError, OtgResult, PATIENCE, figures::unknown_name,
-    lock, ports, wait_until,
+    ActiveFlows, FlowPhase, Inner, OWNER, OtgError, OtgResult, PATIENCE, elsewhere,
+    figures::unknown_name, lock, ports, wait_until,
 };
 
 /// Time in which the first frame of each flow is awaited.
@@ -42,6 +42,7 @@ impl Inner {
                 let config = Arc::clone(&self.state().config);
                 for name in self.port_names(&config, &names)? {
                     if let Some(port) = config.port(&name) {
+                        elsewhere::refuse_link(port)?;
                         ports::set_link(port, is_up).map_err(OtgError::internal)?;
                     }
                 }
@@ -125,6 +126,9 @@ impl Inner {
                 }
                 !is_running
             });
+            if !flows.is_empty() && active.is_elsewhere() {
+                return Err(elsewhere::cannot_change("starting more flows"));
+            }
             for flow in &flows {
                 let what = match active.flows.get(flow) {
                     Some(FlowPhase::Held) => continue,
@@ -412,6 +416,13 @@ impl Inner {
 
 /// Changes the streams of flows of a run.
 fn steer(active: &ActiveFlows, flows: &BTreeSet<String>, wish: StreamSteer) -> OtgResult<()> {
+    if active.is_elsewhere() {
+        let what = match wish {
+            StreamSteer::End => "stopping single flows",
+            _ => "pausing flows",
+        };
+        return Err(elsewhere::cannot_change(what));
+    }
     let wishes: Vec<_> = flows.iter().map(|flow| (flow.clone(), wish)).collect();
     let done = active.run.steer_streams(&wishes);
     done.map_err(|why| OtgError::new(409, format!("conflict: {why}")))
