@@ -915,14 +915,20 @@ impl Agent {
         let Some(part) = &mut self.part else { return };
         let (again_ns, times) = SENT_AGAIN;
         for repeated in part.sent.values_mut() {
-            if repeated.times < times && now.mono_ns >= repeated.next_ns {
+            let number = repeated.what.direction;
+            let way = part.directions.iter().find(|d| d.first_flow == number);
+            if let Some(way) = way
+                && repeated.times < times
+                && now.mono_ns >= repeated.next_ns
+            {
                 repeated.times += 1;
                 repeated.next_ns = now.mono_ns + again_ns;
                 self.actions.push(Action::Publish {
                     subject: Subject::Sent {
                         run: part.run.clone(),
                         host: self.settings.host.clone(),
-                        direction: repeated.what.direction,
+                        to: way.to.clone(),
+                        direction: number,
                     },
                     message: Published::Sent(SentMessage {
                         v: V1,

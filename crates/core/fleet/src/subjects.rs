@@ -60,6 +60,8 @@ pub enum Subject {
         run: String,
         /// Host of the sender.
         host: String,
+        /// Host of the receiver.
+        to: String,
         /// First flow of the direction.
         direction: u32,
     },
@@ -80,26 +82,15 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Pattern of the subjects that an agent subscribes to: its requests and all runs.
+    /// Patterns of the subjects that an agent subscribes to: its requests, all runs, and the ends of senders to its host.
     #[must_use]
     pub fn for_agent(host: &str) -> Vec<String> {
-        let of_runs = ["start", "lease", "stop", "sent.>"];
-        let of_runs = of_runs.iter().map(|word| format!("{ROOT}.run.*.{word}"));
-        [format!("{ROOT}.ctl.{host}")]
-            .into_iter()
-            .chain(of_runs)
-            .collect()
-    }
-
-    /// Pattern of the subjects that the controller of a run subscribes to: snapshots and ends of senders of the run, and
-    /// the presence and the events of all agents.
-    #[must_use]
-    pub fn for_controller(run: &str) -> Vec<String> {
         vec![
-            format!("{ROOT}.run.{run}.snap.*"),
-            format!("{ROOT}.run.{run}.sent.>"),
-            format!("{ROOT}.alive.*"),
-            format!("{ROOT}.event.>"),
+            format!("{ROOT}.ctl.{host}"),
+            format!("{ROOT}.run.*.start"),
+            format!("{ROOT}.run.*.lease"),
+            format!("{ROOT}.run.*.stop"),
+            format!("{ROOT}.run.*.sent.*.{host}.*"),
         ]
     }
 
@@ -158,8 +149,9 @@ impl fmt::Display for Subject {
             Self::Sent {
                 run,
                 host,
+                to,
                 direction,
-            } => write!(f, ".run.{run}.sent.{host}.{direction}"),
+            } => write!(f, ".run.{run}.sent.{host}.{to}.{direction}"),
             Self::Share { run, host } => write!(f, ".share.{run}.{host}"),
             Self::Event { host, run: None } => write!(f, ".event.{host}.agent"),
             Self::Event {
@@ -200,9 +192,10 @@ impl FromStr for Subject {
                 run: name(run)?,
                 host: name(host)?,
             },
-            ["run", run, "sent", host, direction] => Self::Sent {
+            ["run", run, "sent", host, to, direction] => Self::Sent {
                 run: name(run)?,
                 host: name(host)?,
+                to: name(to)?,
                 direction: direction.parse().map_err(|_| unknown())?,
             },
             ["share", run, host] => Self::Share {
@@ -251,6 +244,7 @@ mod tests {
             Subject::Sent {
                 run: run.clone(),
                 host: host.clone(),
+                to: "h2".to_owned(),
                 direction: 7,
             },
             Subject::Share {
@@ -281,7 +275,8 @@ mod tests {
             "wb.v1.alive.*",
             "wb.v1.alive.h 1",
             "wb.v1.run.r.snap.>",
-            "wb.v1.run.r.sent.h.x",
+            "wb.v1.run.r.sent.h.i.x",
+            "wb.v1.run.r.sent.h.7",
             "wb.v1.run.r.snap.h.more",
             "wb.v1.share.r",
         ] {
@@ -298,7 +293,7 @@ mod tests {
                 "wb.v1.run.*.start",
                 "wb.v1.run.*.lease",
                 "wb.v1.run.*.stop",
-                "wb.v1.run.*.sent.>",
+                "wb.v1.run.*.sent.*.h1.*",
             ]
         );
     }

@@ -6,28 +6,29 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
-        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+        mpsc::{Receiver, RecvTimeoutError, channel},
     },
     thread,
     time::{Duration, Instant},
 };
 
 use wb_fleet_core::{
-    Lease, Now,
+    Lease,
     agent::{Action, Agent as Machine, AgentSettings, Event, Published, ReplyId},
-    message::{LeaseMessage, Registration, ShareMessage, Start},
+    message::{LeaseMessage, Open, Registration, ShareMessage, Start},
     subjects::Subject,
 };
-use wb_machine::clock::{monotonic_ns, wall_ns};
+use wb_machine::clock::monotonic_ns;
 use wb_model::{Plan, peer::PairClock, powers::Power};
 use wb_runs::Grants;
 use wb_session::{PortHint, Signals};
 
 use crate::{
     bus::{Bus, Message, News},
+    clock::HostClock,
     pki::Access,
     register, wire,
-    work::{PartNews, Surroundings, Work},
+    work::{Engine, PartNews, Surroundings, Tell, Work},
 };
 
 /// Longest time without a check of the signals.
@@ -54,64 +55,65 @@ pub struct AgentOptions {
     pub labels: BTreeMap<String, String>,
     /// Folder of results that are not delivered yet.
     pub state: PathBuf,
+    /// Protocol that the agent claims in a test of versions.
+    pub protocol: Option<u32>,
+    /// Version that the agent claims in a test of versions.
+    pub version: Option<String>,
     /// Hints for the ports of a plan.
     pub hints: fn(&Plan) -> BTreeMap<String, PortHint>,
     /// Says something to the user.
     pub say: fn(&str),
 }
 
-enum Input {
+/// News for an agent.
+pub(crate) enum Input {
     Bus(News),
     Part(String, PartNews),
 }
+
+/// Passes news on to the thread of an agent.
+pub(crate) type Inputs = Arc<dyn Fn(Input) + Send + Sync>;
+
+/// Opens a part of a run.
+pub(crate) type Opener<'a> = Box<dyn Fn(Open, Tell) -> Box<dyn Engine> + 'a>;
 
 /// Carries out parts of runs until a signal arrives.
 ///
 /// # Errors
 /// If the broker cannot be reached, or another agent has the name of the host.
 pub fn run(options: &AgentOptions, signals: &Signals) -> io::Result<()> {
-    let (inputs, arrivals) = channel();
-    let news = inputs.clone();
-    let bus = Bus::connect(
-        &options.access,
-        Arc::new(move |own| {
-            let _ = news.send(Input::Bus(own));
-        }),
-    )?;
+    let (sender, arrivals) = channel();
+    let inputs: Inputs = Arc::new(move |input| {
+        let _ = sender.send(((), input));
+    });
+    let news = Arc::clone(&inputs);
+    let bus = Bus::connect(&options.access, Arc::new(move |own| news(Input::Bus(own))))?;
     let host = options.access.name.clone();
-    alone(&bus, &host, &arrivals, signals)?;
-    let id = wire::random_id()?;
-    let now = now();
-    let settings = AgentSettings {
-        host: host.clone(),
-        id: id.clone(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        powers: powers(&options.grants),
-    };
+    listen_for_others([(&bus, &*host)], &arrivals, signals)?;
     let store = Store::open(&options.state)?;
     let kept = store.kept();
     if !kept.is_empty() {
         let n = kept.len();
         (options.say)(&format!("{n} results of earlier runs are to be delivered"));
     }
-    for subject in Subject::for_agent(&host) {
-        bus.subscribe(&subject)?;
-    }
-    bus.subscribe(wire::WHO)?;
-    bus.answer_clock(&host, wire::test_offset_ns())?;
-    let mut agent = Process {
-        machine: Machine::new(settings, kept, now),
-        registration: register::registration(options, &id),
-        bus,
+    let around = Surroundings {
         host,
-        inputs,
-        replies: BTreeMap::new(),
-        acknowledgements: BTreeMap::new(),
-        next_reply: 0,
-        work: None,
-        store,
-        guard: LeaseGuard::start()?,
-        options,
+        grants: options.grants.clone(),
+        ports: options.ports.clone(),
+        hints: options.hints,
+    };
+    let clock = HostClock {
+        offset_ns: wire::test_offset_ns(),
+        ..HostClock::default()
+    };
+    let registration = register::registration(options, &wire::random_id()?);
+    let open: Opener<'_> =
+        Box::new(move |open, tell| Box::new(Work::open(open, around.clone(), tell)));
+    let mut agent = Process {
+        store: Some(store),
+        guard: Some(LeaseGuard::start()?),
+        say: options.say,
+        ..Process::new(registration, kept, bus, clock, inputs, open)?
     };
     agent.register();
     (options.say)(&format!(
@@ -119,26 +121,28 @@ pub fn run(options: &AgentOptions, signals: &Signals) -> io::Result<()> {
         agent.host,
         register::summary(&agent.registration)
     ));
-    agent.serve(&arrivals, signals);
+    agent.serve(options, &arrivals, signals);
     Ok(())
 }
 
-/// Makes sure that no other agent has the name of this host.
-fn alone(bus: &Bus, host: &str, arrivals: &Receiver<Input>, signals: &Signals) -> io::Result<()> {
-    bus.subscribe(
-        &Subject::Alive {
-            host: host.to_owned(),
-        }
-        .to_string(),
-    )?;
-    bus.flush();
-    let until = std::time::Instant::now() + LISTEN;
-    while let Some(left) = until.checked_duration_since(std::time::Instant::now()) {
+/// Makes sure that no other agent has the name of one of these hosts.
+pub(crate) fn listen_for_others<'a, T>(
+    members: impl IntoIterator<Item = (&'a Bus, &'a str)>,
+    arrivals: &Receiver<(T, Input)>,
+    signals: &Signals,
+) -> io::Result<()> {
+    for (bus, host) in members {
+        let host = host.to_owned();
+        bus.subscribe(&Subject::Alive { host }.to_string())?;
+        bus.flush();
+    }
+    let until = Instant::now() + LISTEN;
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
         if signals.interrupted().is_some() {
             break;
         }
-        if let Ok(Input::Bus(News::Message(message))) = arrivals.recv_timeout(left.min(LOOK))
-            && message.subject.starts_with("wb.v1.alive.")
+        if let Ok((_, Input::Bus(News::Message(message)))) = arrivals.recv_timeout(left.min(LOOK))
+            && let Ok(Subject::Alive { host }) = message.subject.parse()
         {
             return Err(io::Error::other(format!(
                 "another agent has the host name {host} already; stop it, or use another name"
@@ -163,49 +167,86 @@ pub(crate) fn powers(grants: &Grants) -> Vec<Power> {
     powers
 }
 
-pub(crate) fn now() -> Now {
-    Now {
-        mono_ns: monotonic_ns(),
-        wall_ns: wall_ns(),
-    }
-}
-
 /// A running agent.
-struct Process<'a> {
+pub(crate) struct Process<'a> {
     machine: Machine,
     registration: Registration,
     bus: Bus,
     host: String,
-    inputs: Sender<Input>,
+    clock: HostClock,
+    inputs: Inputs,
     /// Subjects of answers that are still to be sent.
     replies: BTreeMap<ReplyId, String>,
     /// Runs with shares that are not acknowledged yet, and the number of missing acknowledgements, by their subject.
     acknowledgements: BTreeMap<String, (String, usize)>,
     next_reply: ReplyId,
-    work: Option<(String, Work)>,
-    store: Store,
-    guard: LeaseGuard,
-    options: &'a AgentOptions,
+    work: Option<(String, Box<dyn Engine>)>,
+    open: Opener<'a>,
+    /// Folder of shares; `None`: they are kept in memory only.
+    store: Option<Store>,
+    guard: Option<LeaseGuard>,
+    say: fn(&str),
 }
 
-impl Process<'_> {
-    fn serve(&mut self, arrivals: &Receiver<Input>, signals: &Signals) {
+impl<'a> Process<'a> {
+    /// An agent with shares of earlier runs. It does not register yet.
+    pub(crate) fn new(
+        registration: Registration,
+        kept: Vec<ShareMessage>,
+        bus: Bus,
+        clock: HostClock,
+        inputs: Inputs,
+        open: Opener<'a>,
+    ) -> io::Result<Self> {
+        let host = registration.host.clone();
+        for subject in Subject::for_agent(&host) {
+            bus.subscribe(&subject)?;
+        }
+        bus.subscribe(wire::WHO)?;
+        bus.answer_clock(&host, clock)?;
+        let settings = AgentSettings {
+            host: host.clone(),
+            id: registration.id.clone(),
+            version: registration.version.clone(),
+            powers: registration.powers.clone(),
+        };
+        Ok(Self {
+            machine: Machine::new(settings, kept, clock.now()),
+            registration,
+            bus,
+            host,
+            clock,
+            inputs,
+            replies: BTreeMap::new(),
+            acknowledgements: BTreeMap::new(),
+            next_reply: 0,
+            work: None,
+            open,
+            store: None,
+            guard: None,
+            say: |_| {},
+        })
+    }
+
+    fn serve(
+        &mut self,
+        options: &AgentOptions,
+        arrivals: &Receiver<((), Input)>,
+        signals: &Signals,
+    ) {
         let mut ends_ns = None;
         let mut looked = None;
         loop {
-            let wait_ns = self.machine.next_ns().saturating_sub(monotonic_ns());
-            let event = match arrivals.recv_timeout(Duration::from_nanos(wait_ns).min(LOOK)) {
-                Ok(input) => self.event(input),
-                Err(RecvTimeoutError::Timeout) => Some(Event::Tick),
+            let wait_ns = self.next_ns().saturating_sub(monotonic_ns());
+            match arrivals.recv_timeout(Duration::from_nanos(wait_ns).min(LOOK)) {
+                Ok((_, input)) => self.take(input),
+                Err(RecvTimeoutError::Timeout) => self.tick(),
                 Err(RecvTimeoutError::Disconnected) => return,
-            };
+            }
             if looked.is_none_or(|at: Instant| at.elapsed() >= LOAD_LOOK) {
                 looked = Some(Instant::now());
                 self.machine.set_claims(None, wb_machine::machine::load());
-                self.look_at_ports();
-            }
-            if let Some(event) = event {
-                self.handle(event);
+                self.look_at_ports(options);
             }
             if signals.interrupted().is_some() {
                 let ends = *ends_ns.get_or_insert_with(|| {
@@ -223,12 +264,35 @@ impl Process<'_> {
         }
     }
 
+    /// Time of the next call of [`Process::tick`] on the monotonic clock, in ns.
+    pub(crate) fn next_ns(&self) -> u64 {
+        let work = self.work.as_ref().map(|(_, work)| work.next_ns());
+        self.machine.next_ns().min(work.unwrap_or(u64::MAX))
+    }
+
+    /// Does what is due.
+    pub(crate) fn tick(&mut self) {
+        self.handle(Event::Tick);
+    }
+
+    /// Takes an input.
+    pub(crate) fn take(&mut self, input: Input) {
+        if let Some(event) = self.event(input) {
+            self.handle(event);
+        }
+    }
+
     fn handle(&mut self, event: Event) {
-        for action in self.machine.on(event, now()) {
+        for action in self.machine.on(event, self.clock.now()) {
             self.perform(action);
         }
-        let run = self.work.as_ref().map(|(_, work)| work.signals().clone());
-        self.guard.watch(self.machine.lease().zip(run));
+        if let Some((_, work)) = &mut self.work {
+            work.due();
+        }
+        if let Some(guard) = &self.guard {
+            let run = self.work.as_ref().map(|(_, work)| work.signals().clone());
+            guard.watch(self.machine.lease().zip(run));
+        }
     }
 
     /// The event of an input; `None` if the input was dealt with.
@@ -299,6 +363,7 @@ impl Process<'_> {
                 run,
                 host,
                 direction,
+                ..
             } => Some(Event::Sent {
                 run,
                 host,
@@ -310,24 +375,25 @@ impl Process<'_> {
     }
 
     /// Passes the clocks of senders on other hosts to the part.
-    fn set_clocks(&self, run: &str, clocks: &[PairClock]) {
-        let own = clocks.iter().filter(|clock| clock.to == self.host);
+    fn set_clocks(&mut self, run: &str, clocks: &[PairClock]) {
+        let host = self.host.clone();
+        let own = clocks.iter().filter(|clock| clock.to == host);
         self.with(run, |work| own.for_each(|clock| work.set_clock(clock)));
     }
 
     /// Registers again if the ports have changed. During a run nothing is asked of the kernel that may take long.
-    fn look_at_ports(&mut self) {
+    fn look_at_ports(&mut self, options: &AgentOptions) {
         if self.work.is_some() {
             return;
         }
-        let ports = register::ports(self.options);
+        let ports = register::ports(options);
         if self.registration.ports != ports {
             self.registration.ports = ports;
             self.register();
         }
     }
 
-    fn register(&self) {
+    pub(crate) fn register(&self) {
         let subject = format!("{}{}", wire::AGENT, self.host);
         self.bus.publish(&subject, wire::write(&self.registration));
     }
@@ -343,20 +409,12 @@ impl Process<'_> {
             Action::Open(open) => {
                 // The part before must have freed its ports.
                 self.work = None;
-                let (inputs, run) = (self.inputs.clone(), open.run.clone());
-                let around = Surroundings {
-                    host: self.host.clone(),
-                    grants: self.options.grants.clone(),
-                    ports: self.options.ports.clone(),
-                    hints: self.options.hints,
-                };
+                let (inputs, run) = (Arc::clone(&self.inputs), open.run.clone());
                 let own = run.clone();
-                let work = Work::open(*open, around, move |news| {
-                    let _ = inputs.send(Input::Part(own.clone(), news));
-                });
-                self.work = Some((run, work));
+                let tell: Tell = Arc::new(move |news| inputs(Input::Part(own.clone(), news)));
+                self.work = Some((run, (self.open)(*open, tell)));
             }
-            Action::Resolve { run } => self.with(&run, Work::resolve),
+            Action::Resolve { run } => self.with(&run, |work| work.resolve()),
             Action::StartAt { run, wall_ns } => self.with(&run, |work| work.start_at(wall_ns)),
             Action::Drain { run } => self.with(&run, |work| work.signals().raise(15)),
             Action::StopNow { run } => self.with(&run, |work| {
@@ -371,21 +429,27 @@ impl Process<'_> {
                 self.work.take_if(|(own, _)| *own == run);
             }
             Action::StoreShare(share) => {
-                if let Err(error) = self.store.keep(&share) {
+                if let Some(store) = &self.store
+                    && let Err(error) = store.keep(&share)
+                {
                     let run = share.run.clone();
                     let why = error.to_string();
                     self.handle(Event::NotStored { run, why });
                 }
             }
-            Action::RemoveShare { run } => self.store.remove(&run),
+            Action::RemoveShare { run } => {
+                if let Some(store) = &self.store {
+                    store.remove(&run);
+                }
+            }
         }
     }
 
-    fn with(&self, run: &str, what: impl FnOnce(&Work)) {
-        if let Some((own, work)) = &self.work
+    fn with(&mut self, run: &str, what: impl FnOnce(&mut dyn Engine)) {
+        if let Some((own, work)) = &mut self.work
             && own == run
         {
-            what(work);
+            what(&mut **work);
         }
     }
 
@@ -396,7 +460,7 @@ impl Process<'_> {
             Published::Snap(message) => self.bus.publish(&name, wire::write(&message)),
             Published::Sent(message) => self.bus.publish(&name, wire::write(&message)),
             Published::Event(message) => {
-                (self.options.say)(&message.text);
+                (self.say)(&message.text);
                 self.bus.publish(&name, wire::write(&message));
             }
             Published::Share(share) => {

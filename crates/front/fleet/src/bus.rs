@@ -4,7 +4,7 @@ use std::{
     io,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -17,17 +17,20 @@ use rustls::{
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
-use tokio::runtime::{self, Runtime};
+use tokio::{
+    runtime::{self, Runtime},
+    task::AbortHandle,
+};
 use wb_fleet_core::clock::Exchange;
 use wb_machine::{Namespace, clock::wall_ns, in_namespace};
 
-use crate::pki::Access;
+use crate::{clock::HostClock, pki::Access};
 
 /// Subjects that the agent of HOST publishes.
 pub(crate) const AGENT_PUBLISHES: [&str; 7] = [
     "wb.v1.alive.HOST",
     "wb.v1.run.*.snap.HOST",
-    "wb.v1.run.*.sent.HOST.*",
+    "wb.v1.run.*.sent.HOST.*.*",
     "wb.v1.share.*.HOST",
     "wb.v1.event.HOST.>",
     "wb.v1.agent.HOST",
@@ -43,7 +46,7 @@ pub(crate) const AGENT_SUBSCRIBES: [&str; 9] = [
     "wb.v1.run.*.start",
     "wb.v1.run.*.stop",
     "wb.v1.run.*.lease",
-    "wb.v1.run.*.sent.>",
+    "wb.v1.run.*.sent.*.HOST.*",
     "_INBOX.HOST.>",
 ];
 
@@ -92,14 +95,22 @@ pub(crate) struct Bus {
     inbox: String,
     next: AtomicU64,
     runtime: Arc<Runtime>,
+    /// Tasks that pass on what arrives.
+    tasks: Mutex<Vec<AbortHandle>>,
 }
 
-impl Bus {
-    /// Connects to the broker. What arrives goes to `news`.
+/// Threads for connections to a broker, in the network namespace in which it is reached.
+pub(crate) struct Threads {
+    runtime: Arc<Runtime>,
+    namespace: Option<Namespace>,
+}
+
+impl Threads {
+    /// Starts a thread.
     ///
     /// # Errors
-    /// If no server can be reached, or the certificates cannot be used.
-    pub(crate) fn connect(access: &Access, news: Sink) -> io::Result<Self> {
+    /// If there is no such namespace, or no thread can be started.
+    pub(crate) fn start(access: &Access) -> io::Result<Self> {
         let mut builder = runtime::Builder::new_multi_thread();
         builder
             .worker_threads(1)
@@ -113,7 +124,28 @@ impl Bus {
                 let _ = Namespace::named(&name).and_then(|namespace| namespace.enter());
             });
         }
-        let runtime = builder.build()?;
+        Ok(Self {
+            runtime: Arc::new(builder.build()?),
+            namespace,
+        })
+    }
+}
+
+impl Bus {
+    /// Connects to the broker. What arrives goes to `news`.
+    ///
+    /// # Errors
+    /// If no server can be reached, or the certificates cannot be used.
+    pub(crate) fn connect(access: &Access, news: Sink) -> io::Result<Self> {
+        Self::connect_with(&Threads::start(access)?, access, news)
+    }
+
+    /// Connects to the broker with threads that several connections share.
+    ///
+    /// # Errors
+    /// The same as those of [`Bus::connect`].
+    pub(crate) fn connect_with(threads: &Threads, access: &Access, news: Sink) -> io::Result<Self> {
+        let Threads { runtime, namespace } = threads;
         let inbox = format!("_INBOX.{}", access.name);
         let told = Arc::clone(&news);
         let mut options = ConnectOptions::new()
@@ -146,7 +178,7 @@ impl Bus {
             .map(|server| server.parse::<ServerAddr>());
         let servers: Vec<ServerAddr> = servers.collect::<Result<_, _>>()?;
         let connect = || runtime.block_on(options.connect(servers));
-        let client = match &namespace {
+        let client = match namespace {
             Some(namespace) => in_namespace(namespace, connect).map_err(io::Error::other)?,
             None => connect(),
         };
@@ -163,7 +195,8 @@ impl Bus {
             news,
             inbox,
             next: AtomicU64::new(1),
-            runtime: Arc::new(runtime),
+            runtime: Arc::clone(runtime),
+            tasks: Mutex::default(),
         };
         bus.subscribe(&format!("{}.>", bus.inbox))?;
         Ok(bus)
@@ -180,7 +213,7 @@ impl Bus {
             .block_on(subscribed)
             .map_err(io::Error::other)?;
         let news = Arc::clone(&self.news);
-        self.runtime.spawn(async move {
+        self.spawn(async move {
             while let Some(message) = next(&mut messages).await {
                 news(News::Message(Message {
                     subject: message.subject.to_string(),
@@ -190,6 +223,13 @@ impl Bus {
             }
         });
         Ok(())
+    }
+
+    /// Starts a task that ends with the connection.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let task = self.runtime.spawn(task).abort_handle();
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.push(task);
     }
 
     /// A new subject for one answer.
@@ -217,22 +257,22 @@ impl Bus {
         });
     }
 
-    /// Answers comparisons of the clock of this host. Tests add `offset_ns` to its time.
+    /// Answers comparisons of the clock of this host.
     ///
     /// # Errors
     /// If the connection has been closed.
-    pub(crate) fn answer_clock(&self, host: &str, offset_ns: i64) -> io::Result<()> {
+    pub(crate) fn answer_clock(&self, host: &str, clock: HostClock) -> io::Result<()> {
         let client = self.client.clone();
         let subscribed = self.client.subscribe(Subject::from(clock_of(host)));
         let mut requests = self
             .runtime
             .block_on(subscribed)
             .map_err(io::Error::other)?;
-        self.runtime.spawn(async move {
+        self.spawn(async move {
             while let Some(request) = next(&mut requests).await {
-                let received = wall_ns().saturating_add_signed(offset_ns);
+                let received = clock.wall_ns();
                 if let Some(reply) = request.reply {
-                    let sent = wall_ns().saturating_add_signed(offset_ns);
+                    let sent = clock.wall_ns();
                     let stamps = [received.to_be_bytes(), sent.to_be_bytes()].concat();
                     let _ = client.publish(reply, stamps.into()).await;
                 }
@@ -311,6 +351,14 @@ impl Bus {
     /// The client and its runtime, for requests to the broker itself.
     pub(crate) fn client(&self) -> (&Client, &Arc<Runtime>) {
         (&self.client, &self.runtime)
+    }
+}
+
+impl Drop for Bus {
+    /// Closes this connection; others may use the same threads.
+    fn drop(&mut self) {
+        let tasks = self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
+        tasks.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -411,7 +459,7 @@ mod tests {
             "wb.v1.run.r1.lease",
             "wb.v1.run.r1.stop",
             "wb.v1.run.r1.snap.h2",
-            "wb.v1.run.r1.sent.h2.0",
+            "wb.v1.run.r1.sent.h2.h1.0",
             "wb.v1.share.r1.h2",
             "wb.v1.ctl.h2",
             "wb.v1.event.h2.agent",
@@ -423,7 +471,7 @@ mod tests {
         let own = [
             "wb.v1.agent.h1",
             "wb.v1.run.r1.snap.h1",
-            "wb.v1.run.r1.sent.h1.0",
+            "wb.v1.run.r1.sent.h1.h2.0",
             "wb.v1.share.r1.h1",
             "wb.v1.event.h1.agent",
         ];

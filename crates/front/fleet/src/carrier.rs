@@ -11,7 +11,7 @@ use std::{
 
 use jiff::Timestamp;
 use wb_fleet_core::{
-    ShareEnd,
+    Now, ShareEnd,
     controller::{
         Action, Controller, Event, Published, RecordStage, RunEnd, RunRecord, RunResult,
         RunSettings, Shown, TICK_NS,
@@ -28,7 +28,7 @@ use wb_model::{
 };
 use wb_session::{Carrier, End, Environment, Observer, StartError, View};
 
-use crate::{agent::now, fleet::Fleet, wire};
+use crate::{clock::HostClock, fleet::Fleet, wire};
 
 /// Length of the lease of a run in ns.
 const LEASE_NS: u64 = 3_000_000_000;
@@ -191,6 +191,11 @@ impl FleetCarrier {
         course.follow(&arrivals);
         course.end()
     }
+}
+
+/// Time of this host.
+fn now() -> Now {
+    HostClock::default().now()
 }
 
 fn run_id() -> std::io::Result<String> {

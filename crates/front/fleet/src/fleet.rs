@@ -31,6 +31,9 @@ const PRESENT: Duration = Duration::from_secs(3);
 /// Time that agents have to register once they are asked.
 const ASK: Duration = Duration::from_secs(4);
 
+/// Time after which agents that are not known are asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+
 /// An agent that is there.
 #[derive(Clone, Debug)]
 pub struct Present {
@@ -77,6 +80,8 @@ struct Arrivals {
     runs: Mutex<BTreeMap<String, Sender<Event>>>,
     pieces: Mutex<BTreeMap<(String, String), wire::Pieces>>,
     bus: Mutex<Option<Arc<Bus>>>,
+    /// Last question to all agents because of one that is not known.
+    asked: Mutex<Option<Instant>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -376,8 +381,13 @@ impl Arrivals {
             Some(known) if known.registration.id == alive.id => {
                 known.alive = Some((alive.clone(), Instant::now()));
             }
+            // All agents answer, so one question is enough for many strangers.
             _ => {
-                if let Some(bus) = &*lock(&self.bus) {
+                let mut asked = lock(&self.asked);
+                if asked.is_none_or(|at| at.elapsed() >= ASK_AGAIN)
+                    && let Some(bus) = &*lock(&self.bus)
+                {
+                    *asked = Some(Instant::now());
                     bus.post(wire::WHO, Vec::new());
                 }
             }

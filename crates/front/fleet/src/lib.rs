@@ -2,7 +2,7 @@
 //!
 //! [`agent`] is the process of a host, [`FleetCarrier`] carries out plans over a [`Fleet`] of agents, [`pki`] makes the
 //! certificates of a fleet and the configuration of its broker, [`broker`] runs a broker,
-//! [`local`] is the fleet of this host.
+//! [`local`] is the fleet of this host, [`simulation`] many agents in one process.
 
 #![forbid(unsafe_code)]
 
@@ -10,12 +10,14 @@ pub mod agent;
 pub mod broker;
 mod bus;
 mod carrier;
+mod clock;
 mod fleet;
 mod kept;
 mod leadership;
 pub mod local;
 pub mod pki;
 mod register;
+pub mod simulation;
 mod wire;
 mod work;
 

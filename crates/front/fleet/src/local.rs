@@ -96,6 +96,8 @@ impl Local {
             grants: Grants::default(),
             labels: BTreeMap::new(),
             state: folder.join("agent"),
+            protocol: None,
+            version: None,
             hints: options.hints,
             say: |_| {},
         };

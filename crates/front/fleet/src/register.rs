@@ -15,8 +15,11 @@ pub(crate) fn registration(options: &AgentOptions, id: &str) -> Registration {
     Registration {
         host: options.access.name.clone(),
         id: id.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        protocol: PROTOCOL,
+        version: options
+            .version
+            .clone()
+            .unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned()),
+        protocol: options.protocol.unwrap_or(PROTOCOL),
         plan_schemas: vec![PLAN_SCHEMA.to_owned()],
         powers: powers(&options.grants),
         cpus: machine.cpus,

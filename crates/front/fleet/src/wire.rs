@@ -93,7 +93,7 @@ pub(crate) fn is_acknowledgement(content: &[u8]) -> bool {
     serde_json::from_slice(content).is_ok_and(|ack: Acknowledgement| !ack.stream.is_empty())
 }
 
-/// Offset that tests add to the clock of an agent, in ns, from `WB_TEST_CLOCK_OFFSET`.
+/// Offset of the clock of an agent in a test, in ns, from `WB_TEST_CLOCK_OFFSET`.
 pub(crate) fn test_offset_ns() -> i64 {
     let text = std::env::var("WB_TEST_CLOCK_OFFSET");
     text.ok().and_then(|text| text.parse().ok()).unwrap_or(0)

@@ -53,7 +53,32 @@ enum Step {
     StartAt(u64),
 }
 
-/// A part of a run. Its ports are free once it is dropped and its thread has ended.
+/// Engine of a part of a run. It passes its news to the function that it was opened with.
+pub(crate) trait Engine {
+    /// Resolves neighbours and makes everything ready for the start.
+    fn resolve(&mut self);
+    /// Starts at a time on the wall clock of the host, in ns since 1970.
+    fn start_at(&mut self, wall_ns: u64);
+    /// Signals of the part: the first one drains it, the second one ends it at once.
+    fn signals(&self) -> &Signals;
+    /// Passes on what a sender on another host has sent.
+    fn peer_sent(&mut self, sent: Sent);
+    /// Ends the wait for a sender on a host that is lost.
+    fn peer_lost(&mut self, direction: u32);
+    /// Sets the clock of a host that sends to this one.
+    fn set_clock(&mut self, clock: &PairClock);
+    /// Time of the next call of [`Engine::due`] on the monotonic clock, in ns.
+    fn next_ns(&self) -> u64 {
+        u64::MAX
+    }
+    /// Does what is due, for engines without a thread.
+    fn due(&mut self) {}
+}
+
+/// Receives the news of a part.
+pub(crate) type Tell = Arc<dyn Fn(PartNews) + Send + Sync>;
+
+/// A part of a run in a separate thread. Its ports are free once it is dropped and its thread has ended.
 #[derive(Debug)]
 pub(crate) struct Work {
     steps: Option<Sender<Step>>,
@@ -64,14 +89,9 @@ pub(crate) struct Work {
 
 impl Work {
     /// Begins to open the ports of a part.
-    pub(crate) fn open(
-        open: Open,
-        around: Surroundings,
-        tell: impl Fn(PartNews) + Send + Sync + 'static,
-    ) -> Self {
+    pub(crate) fn open(open: Open, around: Surroundings, tell: Tell) -> Self {
         let (steps, next) = channel();
         let signals = Signals::default();
-        let tell: Arc<dyn Fn(PartNews) + Send + Sync> = Arc::new(tell);
         let of_sent = Arc::clone(&tell);
         let peers = PeerLink::new(move |sent| of_sent(PartNews::SenderEnded(sent)));
         let part = Part {
@@ -109,40 +129,38 @@ impl Work {
         }
     }
 
-    pub(crate) fn resolve(&self) {
-        self.step(Step::Resolve);
-    }
-
-    pub(crate) fn start_at(&self, wall_ns: u64) {
-        self.step(Step::StartAt(wall_ns));
-    }
-
     fn step(&self, step: Step) {
         if let Some(steps) = &self.steps {
             // Without its thread the part has ended.
             let _ = steps.send(step);
         }
     }
+}
 
-    /// Signals of the part: the first one drains it, the second one ends it at once.
-    pub(crate) fn signals(&self) -> &Signals {
+impl Engine for Work {
+    fn resolve(&mut self) {
+        self.step(Step::Resolve);
+    }
+
+    fn start_at(&mut self, wall_ns: u64) {
+        self.step(Step::StartAt(wall_ns));
+    }
+
+    fn signals(&self) -> &Signals {
         &self.signals
     }
 
-    /// Ends the wait for a sender on a host that is lost.
-    pub(crate) fn peer_lost(&self, direction: u32) {
+    fn peer_sent(&mut self, sent: Sent) {
+        self.peers.receive(sent);
+    }
+
+    fn peer_lost(&mut self, direction: u32) {
         self.peers
             .report_lost(direction, "its sender was lost".to_owned());
     }
 
-    /// Sets the clock of a host that sends to this one.
-    pub(crate) fn set_clock(&self, clock: &PairClock) {
+    fn set_clock(&mut self, clock: &PairClock) {
         self.peers.clock(&clock.from).set(clock.clone());
-    }
-
-    /// Passes on what a sender on another host has sent.
-    pub(crate) fn peer_sent(&self, sent: Sent) {
-        self.peers.receive(sent);
     }
 }
 
@@ -163,7 +181,7 @@ struct Part {
     peers: PeerLink,
     directions: Vec<Direction>,
     next: Receiver<Step>,
-    tell: Arc<dyn Fn(PartNews) + Send + Sync>,
+    tell: Tell,
 }
 
 impl Part {

@@ -3,7 +3,6 @@
 mod agents;
 mod barrier;
 mod clocks;
-mod engine;
 mod failures;
 mod merging;
 mod messages;

@@ -15,22 +15,22 @@ use wb_fleet_core::{
     controller::{self, Controller, RunRecord, RunResult, RunSettings, Shown, TICK_NS},
     leader::{self, LEADER_TTL_NS, Leader},
     message::{
-        Answer, Armed, DirectionFlows, JobCounts, LeaderEntry, Opened, OpenedPort, Refused,
-        RefusedKind, Registration, Reply, ShareMessage, Snap, StopHow, V1, decode, encode,
+        Answer, Armed, DirectionFlows, LeaderEntry, Opened, OpenedPort, Refused, RefusedKind,
+        Registration, Reply, ShareMessage, StopHow, decode, encode,
     },
     place::{Placement, place},
+    simulation::{GRACE_NS, Part, Sender},
     subjects::Subject,
 };
 use wb_model::{Plan, PortPlan, Stream, TrafficJob, units::Span};
-
-use crate::engine::{Engine, Part, Sender};
 
 pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const SECOND: u64 = 1_000 * MS;
 /// Wall clock at the beginning of every simulation.
 const EPOCH_NS: u64 = 1_795_726_288 * SECOND;
 pub(crate) const DRAIN_NS: u64 = 100 * MS;
-const GRACE_NS: u64 = 2 * SECOND;
+/// One frame of this number is lost under way.
+const LOST_OF: u64 = 100;
 
 /// Random numbers of a seed (SplitMix64).
 #[derive(Clone, Debug)]
@@ -57,6 +57,14 @@ impl Random {
     pub(crate) fn chance(&mut self, per_mille: u64) -> bool {
         self.next() % 1000 < per_mille
     }
+}
+
+/// Engine of one host.
+#[derive(Debug, Default)]
+pub(crate) struct Engine {
+    pub(crate) part: Option<Part>,
+    /// Run that holds the ports.
+    pub(crate) held: Option<String>,
 }
 
 /// Network and plan of a simulation.
@@ -377,6 +385,7 @@ impl World {
         let senders = placement.directions.iter().map(|d| {
             let sender = Sender {
                 pps: settings.pps,
+                lost_of: LOST_OF,
                 ..Sender::default()
             };
             (d.first_flow, sender)
@@ -656,7 +665,7 @@ impl World {
                     ))
                 } else {
                     engine.held = Some(run.clone());
-                    engine.part = Some(Part::new(&run, &name, &open.directions));
+                    engine.part = Some(Part::new(&run, &name, &open.plan, &open.directions));
                     let ports = open.plan.ports.iter().map(|port| OpenedPort {
                         name: port.name.clone(),
                         ..OpenedPort::default()
@@ -727,7 +736,10 @@ impl World {
                 self.send_to_controllers(&controller::Event::Agent { host, event });
             }
             agent::Published::Sent(message) => {
-                let Subject::Sent { run, direction, .. } = subject else {
+                let Subject::Sent {
+                    run, to, direction, ..
+                } = subject
+                else {
                     panic!("{subject} for the end of a sender");
                 };
                 let event = agent::Event::Sent {
@@ -736,13 +748,7 @@ impl World {
                     direction,
                     message,
                 };
-                let mut directions = self.placement.directions.iter();
-                let to = &directions.find(|d| d.first_flow == direction).unwrap().to;
-                let to = to[1..].parse().unwrap();
-                match self.hosts.len() {
-                    0..=16 => self.send_to_agents(&event),
-                    _ => self.send_to_agent(to, event),
-                }
+                self.send_to_agent(to[1..].parse().unwrap(), event);
             }
             agent::Published::Share(share) => {
                 for delay in self.fate() {
@@ -811,7 +817,7 @@ impl World {
                 let Some(part) = &host.engine.part else {
                     return;
                 };
-                let share = part.share(&host.name, &self.senders, self.now_ns, fault);
+                let share = part.share(&self.senders, self.now_ns, fault);
                 let event = agent::Event::Ended {
                     run: part.run.clone(),
                     share: Box::new(share),
@@ -955,28 +961,7 @@ impl World {
         if part.has_ended || part.started_ns.is_none() {
             return;
         }
-        part.snapshots += 1;
-        let k = part.snapshots;
-        let outs = part.outs.iter().map(|out| JobCounts {
-            name: out.name.clone(),
-            offered: Some(self.senders[&out.first_flow].departed(self.now_ns)),
-            ..JobCounts::default()
-        });
-        let ins = part.ins.iter().map(|(of, (direction, _))| JobCounts {
-            name: direction.name.clone(),
-            received: Some(part.received(*of, &self.senders, self.now_ns)),
-            duplicate: Some(0),
-            ..JobCounts::default()
-        });
-        let snap = Snap {
-            so_far: None,
-            v: V1,
-            k,
-            at_wall_ns: wall_ns,
-            snapshot: part.snapshot(k, interval, &self.senders, self.now_ns),
-            jobs: outs.chain(ins).collect(),
-            histograms: Vec::new(),
-        };
+        let snap = part.snapshot(interval, &self.senders, self.now_ns, wall_ns);
         let run = part.run.clone();
         self.later(number, interval, Work::Snapshot);
         let snap = Box::new(snap);
@@ -1366,7 +1351,7 @@ impl World {
     /// Frames of a direction that were lost under way.
     pub(crate) fn truly_lost(&self, number: usize) -> u64 {
         let sent = self.sender(number).departed(u64::MAX);
-        sent - Sender::arriving(sent)
+        sent - self.sender(number).arriving(sent)
     }
 
     /// Reason for which a direction is incomplete in the last result.

@@ -4,10 +4,18 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use wb_fleet::agent::{AgentOptions, run as serve};
+use wb_fleet::{
+    agent::{AgentOptions, run as serve},
+    simulation::{self, Simulation},
+};
 use wb_session::Signals;
 
-use crate::{args::grants, fleet::access, run::lab_hints, say::say};
+use crate::{
+    args::{count_in, grants},
+    fleet::access,
+    run::lab_hints,
+    say::say,
+};
 
 /// Offer the ports of this host to the controller of a fleet, until a signal arrives.
 #[derive(Args, Debug)]
@@ -34,6 +42,16 @@ pub(crate) struct AgentArgs {
     /// Folder of results that could not be delivered yet.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/wirebench/agent")]
     state: PathBuf,
+    /// Be this number of agents in one process, which count by arithmetic and send nothing; hosts `NAME1`, `NAME2`…, each
+    /// with a port `t0`. Clocks and loss can be wrong on purpose: `1000,offset=50ms,drift=20ppm,loss=0.1%,kill=10/min`.
+    #[arg(long, value_name = "AGENTS", conflicts_with_all = ["ports", "allow", "state"])]
+    simulate: Option<Simulation>,
+    /// Protocol that the agent claims, in tests of versions.
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(0..), hide = true)]
+    protocol: Option<u32>,
+    /// Version that the agent claims, in tests of versions.
+    #[arg(long, value_name = "VERSION", hide = true)]
+    version_as: Option<String>,
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
@@ -63,11 +81,24 @@ pub(crate) fn run(args: &AgentArgs) -> Result<u8> {
             access.name
         );
     }
+    let labels: BTreeMap<_, _> = args.labels.iter().cloned().collect();
+    if let Some(all) = &args.simulate {
+        if access.certificate.is_some() {
+            bail!(
+                "--simulate: {} is for one host; a broker without certificates is needed: --fleet nats://HOST:PORT",
+                args.fleet
+            );
+        }
+        simulation::run(all, &access, &labels, |text| say(text), &signals)?;
+        return Ok(0);
+    }
     let options = AgentOptions {
         access,
         ports: args.ports.clone(),
         grants: grants(&args.allow)?,
-        labels: args.labels.iter().cloned().collect::<BTreeMap<_, _>>(),
+        labels,
+        protocol: args.protocol,
+        version: args.version_as.clone(),
         state: args.state.clone(),
         hints: lab_hints,
         say: |text| say(text),

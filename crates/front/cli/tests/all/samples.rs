@@ -4,6 +4,7 @@
 pub(crate) const SAMPLES: &[(&str, &str)] = &[
     ("TIME", "500ms"),
     ("FLEET", "nats://127.0.0.1:4222"),
+    ("AGENTS", "10,loss=1%"),
     ("KEY=VALUE", "rack=r1"),
     ("RATE", "100kpps"),
     ("PORT", "wb-pair-a/a0"),
