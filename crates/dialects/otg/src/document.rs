@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::Problem;
 
 /// Maximum number of values in a document. A small value takes many times its text in memory.
-const MOST_VALUES: u32 = 2_000_000;
+pub(crate) const MOST_VALUES: u32 = 2_000_000;
 
 /// Reads a JSON document. A key that an object has twice is an error, because clients and servers would take different
 /// values.

@@ -3,15 +3,19 @@
 //! The descriptors of all messages are those of the published package (`proto/VERSION`; `scripts/otg-proto`
 //! regenerates them).
 
-use std::collections::BTreeSet;
+use std::{cell::Cell, collections::BTreeSet};
 
 use prost_reflect::{
     DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, MethodDescriptor,
-    SerializeOptions, ServiceDescriptor, Value as Field, prost::Message as _,
+    SerializeOptions, ServiceDescriptor, Value as Field,
+    prost::{
+        Message as _,
+        encoding::{self, WireType},
+    },
 };
 use serde::Deserializer;
 
-use crate::{Answer, Problem};
+use crate::{Answer, Problem, document::MOST_VALUES};
 
 /// Descriptors of the published package: a `FileDescriptorSet`, compressed.
 static DESCRIPTORS: &[u8] = include_bytes!("../proto/otg.desc.zst");
@@ -19,6 +23,8 @@ static DESCRIPTORS: &[u8] = include_bytes!("../proto/otg.desc.zst");
 const MOST_DESCRIPTORS: usize = 4 << 20;
 /// Size of the parts of an answer that is sent in parts, in bytes. Clients accept messages of up to 4 MiB.
 const PART: usize = 1 << 20;
+/// Maximum depth of messages in messages, as of the decoder.
+const MOST_DEPTH: usize = 100;
 const SERVICE: &str = "otg.Openapi";
 /// First word of the names of methods that send requests or answers in parts.
 const IN_PARTS: &str = "stream";
@@ -98,22 +104,26 @@ impl ProtoMethod {
             return Err(wrong(&"its field is no message"));
         };
         let input = self.method.input();
-        let decoded = |bytes: &[u8]| DynamicMessage::decode(input.clone(), bytes);
+        let left = Cell::new(MOST_VALUES as usize);
+        let decode = |kind: &MessageDescriptor, bytes: &[u8]| {
+            count_values(kind, bytes, &left, MOST_DEPTH)?;
+            DynamicMessage::decode(kind.clone(), bytes).map_err(|error| wrong(&error))
+        };
         let contents = if self.method.is_client_streaming() {
             let mut whole = Vec::new();
             for message in messages {
-                let part = decoded(message.as_ref()).map_err(|e| wrong(&e))?;
+                let part = decode(&input, message.as_ref())?;
                 let datum = part.get_field_by_name("datum");
                 whole.extend_from_slice(
                     datum.as_ref().and_then(|d| d.as_bytes()).map_or(&[], |b| b),
                 );
             }
-            DynamicMessage::decode(kind, whole.as_slice()).map_err(|e| wrong(&e))?
+            decode(&kind, &whole)?
         } else {
             let [message] = messages else {
                 return Err(wrong(&"it is not one message"));
             };
-            let mut message = decoded(message.as_ref()).map_err(|e| wrong(&e))?;
+            let mut message = decode(&input, message.as_ref())?;
             match message.take_field(request) {
                 Some(Field::Message(contents)) => contents,
                 _ => return Err(Problem::new(request.name(), "is required")),
@@ -168,6 +178,56 @@ impl ProtoMethod {
         });
         Ok(parts.collect())
     }
+}
+
+/// Counts the values of a message before they take memory: a value of two bytes takes many times as much. Contents that
+/// are no message are left to the decoder.
+fn count_values(
+    kind: &MessageDescriptor,
+    mut bytes: &[u8],
+    left: &Cell<usize>,
+    depth: usize,
+) -> Result<(), Problem> {
+    let count = |values: usize| {
+        let rest = left.get().checked_sub(values);
+        left.set(rest.unwrap_or(0));
+        let what = || format!("the request has more than {MOST_VALUES} values");
+        rest.map(drop).ok_or_else(|| Problem::new("", what()))
+    };
+    while let Ok((number, wire)) = encoding::decode_key(&mut bytes) {
+        count(1)?;
+        let skipped = match wire {
+            WireType::Varint => {
+                let end = bytes.iter().position(|byte| byte & 0x80 == 0);
+                end.map(|end| end + 1)
+            }
+            WireType::SixtyFourBit => Some(8),
+            WireType::ThirtyTwoBit => Some(4),
+            // The fields of a group follow one by one.
+            WireType::StartGroup | WireType::EndGroup => Some(0),
+            WireType::LengthDelimited => {
+                let len = encoding::decode_varint(&mut bytes).ok();
+                len.and_then(|len| usize::try_from(len).ok())
+            }
+        };
+        let Some(content) = skipped.and_then(|len| bytes.get(..len)) else {
+            break;
+        };
+        bytes = &bytes[content.len()..];
+        let field = kind.get_field(number);
+        let Some(field) = field.filter(|_| wire == WireType::LengthDelimited) else {
+            continue;
+        };
+        match field.kind() {
+            Kind::Message(inner) if depth > 0 => count_values(&inner, content, left, depth - 1)?,
+            Kind::Message(_) | Kind::String | Kind::Bytes => {}
+            Kind::Double | Kind::Fixed64 | Kind::Sfixed64 => count(content.len() / 8)?,
+            Kind::Float | Kind::Fixed32 | Kind::Sfixed32 => count(content.len() / 4)?,
+            // Numbers of a list, each of which ends with a byte below 128.
+            _ => count(content.iter().filter(|byte| **byte < 0x80).count())?,
+        }
+    }
+    Ok(())
 }
 
 fn message<'d>(
@@ -335,6 +395,40 @@ mod tests {
         ] {
             assert!(proto().method(path).is_none(), "{path}");
         }
+    }
+
+    #[test]
+    fn requests_of_too_many_values_are_refused_before_they_take_memory() {
+        let most = MOST_VALUES as usize;
+        let wrap = |content: &[u8]| {
+            let mut whole = vec![0x0a];
+            encoding::encode_varint(content.len() as u64, &mut whole);
+            whole.extend_from_slice(content);
+            whole
+        };
+        let refused = |name: &str, messages: &[Vec<u8>]| {
+            let error = method(name).request(messages).unwrap_err().to_string();
+            assert_eq!(error, "the request has more than 2000000 values");
+        };
+        // Empty ports, and empty fields of a later version.
+        refused("SetConfig", &[wrap(&[0x0a, 0].repeat(most))]);
+        refused("SetConfig", &[wrap(&[0xc2, 0x3e, 0].repeat(most))]);
+        // Parts of a request, and numbers of a list.
+        let part = [0xc2, 0x3e, 0].repeat(most / 2);
+        refused("streamSetConfig", &[part.clone(), part.clone(), part]);
+        let values = json!({"flows": [{"name": "f", "tx_rx": {}, "packet": [{"udp": {"dst_port": {"values": [5, 5, 5, 5, 5, 5, 5, 5, 5]}}}]}]});
+        let whole = encoded("SetConfigRequest", &json!({ "config": values }));
+        let left = Cell::new(23);
+        let kind = method("SetConfig").method.input();
+        count_values(&kind, &whole, &left, MOST_DEPTH).unwrap();
+        let used = 23 - left.get();
+        left.set(used - 1);
+        assert!(count_values(&kind, &whole, &left, MOST_DEPTH).is_err());
+        assert!(used > 9 + 7, "{used}");
+        // Contents that are no message are left to the decoder.
+        left.set(9);
+        count_values(&kind, &[0x0a, 200, 1, 1], &left, MOST_DEPTH).unwrap();
+        count_values(&kind, &[0xff; 20], &left, MOST_DEPTH).unwrap();
     }
 
     #[test]

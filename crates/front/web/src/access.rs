@@ -150,6 +150,11 @@ impl Access {
         Ok(Some(token))
     }
 
+    /// Returns true if clients have tokens.
+    pub(crate) const fn has_tokens(&self) -> bool {
+        matches!(self, Self::Tokens(_))
+    }
+
     /// Permission of the client that makes a request.
     pub(crate) fn ticket(&self, parts: &Parts) -> Result<Ticket, ApiError> {
         let from = parts.extensions.get::<ConnectInfo<SocketAddr>>();

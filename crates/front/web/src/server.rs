@@ -9,6 +9,7 @@ use std::{
         net::{SocketAddr as SocketPath, UnixListener},
     },
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -17,6 +18,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
     server::conn::auto::Builder,
 };
+use rustls::ServerConfig;
 use tokio::{
     runtime::{self, Runtime},
     task::JoinHandle,
@@ -30,7 +32,7 @@ use crate::{
     otg::{ClientNetwork, grpc_router},
     routes::router,
     runs::App,
-    tls::{Acceptor, CertificateFiles},
+    tls::{Acceptor, CertificateFiles, OptionalTls, of_http2},
     tokens::TokenFile,
 };
 
@@ -60,7 +62,8 @@ pub struct Listen {
     pub otg_open: Vec<ClientNetwork>,
     /// Receives a line when clients can no longer be admitted, for standard error.
     pub warn: fn(&str),
-    /// Address for OTG clients that use gRPC, without encryption; port 0 picks a free one.
+    /// Address for OTG clients that use gRPC; port 0 picks a free one. If the server has a certificate, connections with
+    /// and without encryption are accepted.
     pub grpc: Option<SocketAddr>,
 }
 
@@ -82,7 +85,7 @@ pub enum ServeError {
     Listen(SocketAddr, io::Error),
     /// Without authentication and encryption, only loopback addresses can be listened on.
     NotLoopback(SocketAddr),
-    /// gRPC has no encryption, so other hosts can use it only from networks that are named.
+    /// Without authentication and encryption, other hosts can use gRPC only from networks that are named.
     GrpcNotLoopback(SocketAddr),
     /// The messages of gRPC clients cannot be unpacked.
     Descriptors(String),
@@ -108,7 +111,7 @@ impl std::fmt::Display for ServeError {
             ),
             Self::GrpcNotLoopback(address) => write!(
                 f,
-                "--grpc {address} is not a loopback address, and gRPC has no encryption; name the networks of its clients with --otg-open"
+                "--grpc {address} is not a loopback address; without tokens and TLS, name the networks of its clients with --otg-open"
             ),
             Self::Descriptors(cause) => write!(f, "cannot serve gRPC: {cause}"),
             Self::Socket(path, cause) => write!(f, "cannot listen on {}: {cause}", path.display()),
@@ -150,6 +153,7 @@ impl Server {
         }
         if let Some(grpc) = listen.grpc
             && !grpc.ip().is_loopback()
+            && (is_plain || !listen.authenticates)
             && listen.otg_open.is_empty()
         {
             return Err(ServeError::GrpcNotLoopback(grpc));
@@ -203,6 +207,7 @@ impl Server {
             ),
             false => (Access::Open, Reach::Open),
         };
+        let grpc_tls = tls.as_deref().map(of_http2);
         let tls = tls.map(RustlsConfig::from_config);
         server.access = access.clone();
         let public = router(app.clone(), reach, &access);
@@ -210,7 +215,7 @@ impl Server {
         server.listen(listener, tls, public).map_err(refused)?;
         if let Some((listener, address)) = grpc {
             let router = grpc_router(&app.otg, &access).map_err(ServeError::Descriptors)?;
-            let served = server.listen_for_grpc(listener, router);
+            let served = server.listen_for_grpc(listener, grpc_tls, router);
             served.map_err(|cause| ServeError::Listen(address, cause))?;
         }
         server.listen_locally(router(app, Reach::Socket, &Access::Open))?;
@@ -246,17 +251,30 @@ impl Server {
     }
 
     /// Listens for gRPC clients.
-    fn listen_for_grpc(&mut self, listener: TcpListener, router: axum::Router) -> io::Result<()> {
+    fn listen_for_grpc(
+        &mut self,
+        listener: TcpListener,
+        tls: Option<Arc<ServerConfig>>,
+        router: axum::Router,
+    ) -> io::Result<()> {
+        let handle = self.handle.clone();
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
         let _inside = self.runtime.enter();
         let server = axum_server::from_tcp(listener)?;
-        let limited = |acceptor| self.connections.limit(acceptor);
-        let mut server = server.map(limited).http2_only();
-        let mut http2 = server.http_builder().http2();
-        // Clients that are gone do not keep their connections.
-        http2.timer(TokioTimer::new()).keep_alive_interval(IDLE);
-        let served = server.handle(self.handle.clone()).serve(service);
-        self.listeners.push(self.runtime.spawn(served));
+        self.listeners.push(match tls {
+            Some(tls) => {
+                let limited = |_| self.connections.limit(OptionalTls::new(tls));
+                let mut server = server.map(limited).http2_only();
+                limit_http2(server.http_builder());
+                self.runtime.spawn(server.handle(handle).serve(service))
+            }
+            None => {
+                let limited = |acceptor| self.connections.limit(acceptor);
+                let mut server = server.map(limited).http2_only();
+                limit_http2(server.http_builder());
+                self.runtime.spawn(server.handle(handle).serve(service))
+            }
+        });
         Ok(())
     }
 
@@ -348,6 +366,12 @@ fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {
 fn limit(builder: &mut Builder<TokioExecutor>) {
     let mut http1 = builder.http1();
     http1.timer(TokioTimer::new()).header_read_timeout(IDLE);
+}
+
+/// Closes connections of clients that are gone.
+fn limit_http2(builder: &mut Builder<TokioExecutor>) {
+    let mut http2 = builder.http2();
+    http2.timer(TokioTimer::new()).keep_alive_interval(IDLE);
 }
 
 /// Makes a folder that only its owner can read, and those above it.

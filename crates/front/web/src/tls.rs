@@ -8,17 +8,22 @@ use std::{
     path::{Path, PathBuf},
     pin::Pin,
     sync::Arc,
+    time::Duration,
 };
 
 use axum::{Extension, middleware::AddExtension};
-use axum_server::{accept::Accept, tls_rustls::RustlsAcceptor};
+use axum_server::{
+    accept::Accept,
+    tls_rustls::{RustlsAcceptor, RustlsConfig},
+};
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
     server::WebPkiClientVerifier,
 };
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, time::timeout};
+use tokio_util::either::Either;
 use tower::Layer as _;
 
 /// Files of a certificate and its key.
@@ -96,6 +101,13 @@ impl CertificateFiles {
     }
 }
 
+/// Configuration with the same certificate, for clients of HTTP/2.
+pub(crate) fn of_http2(config: &ServerConfig) -> Arc<ServerConfig> {
+    let mut config = config.clone();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Arc::new(config)
+}
+
 fn in_file(path: &Path, why: &dyn std::fmt::Display) -> io::Error {
     io::Error::other(format!("{}: {why}", path.display()))
 }
@@ -133,6 +145,56 @@ impl<S: Send + 'static> Accept<TcpStream, S> for Acceptor {
             let certificates = stream.get_ref().1.peer_certificates();
             let known = HasCertificate(certificates.is_some_and(|all| !all.is_empty()));
             Ok((stream, Extension(known).layer(service)))
+        })
+    }
+}
+
+/// First byte of a TLS connection: content type `handshake` (RFC 8446 section 5.1).
+const HANDSHAKE: u8 = 22;
+/// Time in which a client has to send its first byte.
+const FIRST_BYTE: Duration = Duration::from_secs(10);
+
+/// Accepts TLS connections and, by their first byte, connections without encryption.
+#[derive(Clone, Debug)]
+pub(crate) struct OptionalTls {
+    acceptor: Acceptor,
+}
+
+/// True if a connection is encrypted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IsEncrypted(pub(crate) bool);
+
+impl OptionalTls {
+    pub(crate) fn new(config: Arc<ServerConfig>) -> Self {
+        let config = RustlsConfig::from_config(config);
+        Self {
+            acceptor: Acceptor(RustlsAcceptor::new(config)),
+        }
+    }
+}
+
+impl<S: Send + 'static> Accept<TcpStream, S> for OptionalTls {
+    type Stream = Either<Accepted<S>, TcpStream>;
+    type Service = AddExtension<AddExtension<S, HasCertificate>, IsEncrypted>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<(Self::Stream, Self::Service)>> + Send>>;
+
+    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
+        let acceptor = self.acceptor.clone();
+        Box::pin(async move {
+            let mut first = [0];
+            timeout(FIRST_BYTE, stream.peek(&mut first)).await??;
+            let is_encrypted = first[0] == HANDSHAKE;
+            let (stream, service) = match is_encrypted {
+                true => {
+                    let (stream, service) = acceptor.accept(stream, service).await?;
+                    (Either::Left(stream), service)
+                }
+                false => {
+                    let service = Extension(HasCertificate(false)).layer(service);
+                    (Either::Right(stream), service)
+                }
+            };
+            Ok((stream, Extension(IsEncrypted(is_encrypted)).layer(service)))
         })
     }
 }

@@ -53,7 +53,8 @@ pub(crate) struct ServeArgs {
     /// Networks whose Open Traffic Generator clients need no token, as clients of this host do (docs/otg.md).
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     otg_open: Vec<ClientNetwork>,
-    /// Also serve Open Traffic Generator clients that use gRPC, without encryption [without an address: 127.0.0.1:40051].
+    /// Also serve Open Traffic Generator clients that use gRPC, with or without encryption [without an address:
+    /// 127.0.0.1:40051].
     #[arg(long, value_name = "IP:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:40051")]
     grpc: Option<SocketAddr>,
     /// Carry out plans that name hosts over this fleet: access file of its controller, URL of a broker, `local` (a

@@ -16,7 +16,7 @@ use super::{Otg, OtgError};
 use crate::{
     access::{Access, MOST_BODY, read_body},
     guard,
-    tls::HasCertificate,
+    tls::{HasCertificate, IsEncrypted},
     tokens::Role,
 };
 
@@ -105,8 +105,18 @@ pub(super) fn check(
     if is_page && !has_token {
         return Err(OtgError::new(403, "pages in browsers need a token"));
     }
+    let from = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+    let from = from.map(|ConnectInfo(address)| address.ip().to_canonical());
+    let is_local = from.is_some_and(|from| from.is_loopback());
+    let encrypted = parts.extensions.get::<IsEncrypted>();
+    if has_token && !is_local && encrypted.is_some_and(|IsEncrypted(is)| !is) {
+        let what = "a token needs an encrypted connection; it may have been seen by others";
+        return Err(OtgError::new(401, what));
+    }
     let certificate = parts.extensions.get::<HasCertificate>();
-    if has_token || certificate.is_some_and(|HasCertificate(known)| *known) {
+    let has_certificate = certificate.is_some_and(|HasCertificate(known)| *known);
+    // Without tokens, only the address of a client counts.
+    if access.has_tokens() && (has_token || has_certificate) {
         return match access.ticket(parts) {
             Ok(ticket) if ticket.role >= Role::Run => Ok(()),
             Ok(_) => Err(OtgError::new(403, "the role run is needed")),
@@ -116,13 +126,11 @@ pub(super) fn check(
             )),
         };
     }
-    let from = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-    let from = from.map(|ConnectInfo(address)| address.ip());
     // A name may lead here from anywhere; an address does not.
     let authority = || parts.uri.authority().map(|authority| authority.as_str());
     let host = text(header::HOST).or_else(authority).unwrap_or_default();
     let is_known = match from {
-        Some(from) if from.to_canonical().is_loopback() => guard::is_loopback(host),
+        Some(_) if is_local => guard::is_loopback(host),
         Some(from) => open.iter().any(|network| network.contains(from)) && guard::is_address(host),
         None => false,
     };
@@ -141,6 +149,18 @@ mod tests {
     use super::*;
 
     fn code(method: Method, from: &str, headers: &[(&'static str, &str)]) -> u16 {
+        let folder = tempfile::tempdir().unwrap();
+        let access = Access::by_tokens(crate::tokens::TokenFile::new(folder.path()), 8443);
+        code_with(&access, None, method, from, headers)
+    }
+
+    fn code_with(
+        access: &Access,
+        encrypted: Option<bool>,
+        method: Method,
+        from: &str,
+        headers: &[(&'static str, &str)],
+    ) -> u16 {
         let mut request = axum::http::Request::builder().method(method);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -150,10 +170,11 @@ mod tests {
             let from = SocketAddr::new(from, 9);
             parts.extensions.insert(ConnectInfo(from));
         }
+        if let Some(encrypted) = encrypted {
+            parts.extensions.insert(IsEncrypted(encrypted));
+        }
         let open = ["192.0.2.0/24".parse().unwrap()];
-        let folder = tempfile::tempdir().unwrap();
-        let access = Access::by_tokens(crate::tokens::TokenFile::new(folder.path()), 8443);
-        let checked = check(&open, &access, &parts, &JSON);
+        let checked = check(&open, access, &parts, &JSON);
         checked.map_or_else(|error| error.code, |()| 200)
     }
 
@@ -200,6 +221,28 @@ mod tests {
         );
         let token = ("authorization", "Bearer wbt_1_2");
         assert_eq!(code(Method::GET, "127.0.0.1", &[local, token]), 401);
+    }
+
+    #[test]
+    fn tokens_count_only_if_the_server_has_some_and_nobody_sees_them() {
+        let address = ("host", "192.0.2.1:40051");
+        let token = ("authorization", "Bearer wbt_1_2");
+        let of = |access: &Access, encrypted, from| {
+            code_with(access, encrypted, Method::GET, from, &[address, token])
+        };
+        // Without tokens, a made-up one opens nothing.
+        assert_eq!(of(&Access::Open, None, "192.0.3.7"), 401);
+        assert_eq!(of(&Access::Open, None, "192.0.2.7"), 200);
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = crate::tokens::TokenFile::new(folder.path());
+        let secret = tokens.add("t", Role::Run, None).unwrap();
+        let access = Access::by_tokens(tokens, 8443);
+        let bearer = format!("Bearer {secret}");
+        for (encrypted, code) in [(Some(true), 200), (None, 200), (Some(false), 401)] {
+            let headers = [address, ("authorization", bearer.as_str())];
+            let found = code_with(&access, encrypted, Method::GET, "192.0.3.7", &headers);
+            assert_eq!(found, code, "{encrypted:?}");
+        }
     }
 
     #[test]

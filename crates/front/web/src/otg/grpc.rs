@@ -1,4 +1,4 @@
-//! gRPC clients: the same operations as those of HTTP clients, over unencrypted HTTP/2.
+//! gRPC clients: the same operations as those of HTTP clients, over HTTP/2 with or without encryption.
 
 use std::sync::Arc;
 
@@ -23,6 +23,8 @@ use crate::access::{Access, MOST_BODY, read_body};
 
 /// Content types of requests.
 const GRPC: [&str; 2] = ["application/grpc", "application/grpc+proto"];
+/// Maximum number of messages of a request. Clients send parts of 4 MiB.
+const MOST_MESSAGES: usize = 65_536;
 /// Maximum length of the errors in a status, in bytes. They are sent in a header field, and clients limit these.
 const MOST_ERRORS: usize = 2000;
 
@@ -87,6 +89,10 @@ async fn carry_out(
     let mut stream = request.into_inner();
     let mut messages = Vec::new();
     while let Some(message) = stream.message().await? {
+        if messages.len() >= MOST_MESSAGES {
+            let what = format!("out of range: a request has at most {MOST_MESSAGES} messages");
+            return Err(status(&OtgError::new(400, what)));
+        }
         messages.push(message);
     }
     let answered = answer(otg, &method, &messages).await;
