@@ -7,7 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use wb_model::{peer::Sent, powers::Power};
+use wb_model::{
+    peer::Sent,
+    powers::{Power, PowerUse},
+};
 
 use crate::{
     Lease, MS, Now, SECOND, Share, ShareEnd,
@@ -595,12 +598,16 @@ impl Agent {
         self.actions.push(Action::Open(open));
     }
 
-    /// Powers that the plan uses and the agent does not grant.
+    /// Powers that the plan uses and the agent does not grant. Files that the controller sends need none.
     fn missing_powers(&self, open: &Open) -> Vec<crate::message::Problem> {
         let uses = open.plan.powers().into_iter();
-        let missing = uses.filter(|used| !self.settings.powers.contains(&used.power));
+        let is_sent = |used: &PowerUse| {
+            used.power == Power::Reads && open.files.iter().any(|file| file.name == used.value)
+        };
+        let missing =
+            uses.filter(|used| !self.settings.powers.contains(&used.power) && !is_sent(used));
         let host = &self.settings.host;
-        let problem = |used: wb_model::powers::PowerUse| {
+        let problem = |used: PowerUse| {
             let power = used.power.name();
             let what = format!(
                 "{:?} needs the power {power}, which {host} does not grant",

@@ -377,12 +377,12 @@ impl Direction {
 pub struct PartFile {
     /// Path as in the plan.
     pub name: String,
-    /// SHA-256 digest of the contents as hex digits. Empty until the file is in the object store.
+    /// Size of the contents in bytes; 0 until the controller has read the file.
+    #[serde(default)]
+    pub size: u64,
+    /// SHA-256 digest of the contents as hex digits; empty until the controller has read the file.
     #[serde(default)]
     pub sha256: String,
-    /// Name in the object store.
-    #[serde(default)]
-    pub object: String,
     /// Data lines of this part, of a CSV file that several hosts share; `None`: the whole file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<RowShare>,

@@ -28,7 +28,7 @@ pub struct Part {
 }
 
 /// Plan with a host for each job.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Placement {
     /// Whole plan, with resolved hosts and the first flow number.
     pub plan: Plan,

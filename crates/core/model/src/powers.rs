@@ -4,7 +4,7 @@
 //! At a shell, the user has all these powers anyway. A program that runs plans of other users calls [`Plan::powers`] and
 //! refuses the powers that it does not grant.
 
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -150,6 +150,44 @@ impl Plan {
             }
         }
         found
+    }
+}
+
+impl Plan {
+    /// The plan with other names for files that it reads: those in `names` by their names in the plan.
+    ///
+    /// # Panics
+    /// Never: plans have only types that JSON can hold.
+    #[must_use]
+    pub fn with_files(&self, names: &BTreeMap<String, String>) -> Self {
+        let mut plan =
+            serde_json::to_value(self).expect("plans have only types that JSON can hold");
+        let reads = RULES
+            .iter()
+            .filter(|(_, rule)| matches!(rule, Rule::Always(Power::Reads | Power::Scripts)));
+        for (path, _) in reads {
+            rename_at(&mut plan, path, names);
+        }
+        serde_json::from_value(plan).expect("only texts have changed")
+    }
+}
+
+/// Replaces texts at a key by others.
+fn rename_at(value: &mut Value, path: &str, names: &BTreeMap<String, String>) {
+    let (key, rest) = path.split_once('.').unwrap_or((path, ""));
+    let Some(value) = value.get_mut(key.trim_end_matches("[]")) else {
+        return;
+    };
+    let all = match value {
+        Value::Array(all) => all.as_mut_slice(),
+        other => std::slice::from_mut(other),
+    };
+    for one in all {
+        match (rest, one.as_str().and_then(|name| names.get(name))) {
+            ("", Some(other)) => *one = Value::String(other.clone()),
+            ("", None) => {}
+            _ => rename_at(one, rest, names),
+        }
     }
 }
 

@@ -26,6 +26,7 @@ use wb_session::{PortHint, Signals};
 use crate::{
     bus::{Bus, Message, News},
     clock::HostClock,
+    files,
     pki::Access,
     register, wire,
     work::{Engine, PartNews, Surroundings, Tell, Work},
@@ -101,7 +102,11 @@ pub fn run(options: &AgentOptions, signals: &Signals) -> io::Result<()> {
         grants: options.grants.clone(),
         ports: options.ports.clone(),
         hints: options.hints,
+        state: options.state.clone(),
+        ask: bus.asks(format!("{}{}", files::FILE, options.access.name)),
     };
+    // A crash may have left some.
+    let _ = fs::remove_dir_all(files::folder(&options.state));
     let clock = HostClock {
         offset_ns: wire::test_offset_ns(),
         ..HostClock::default()

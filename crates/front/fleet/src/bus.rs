@@ -24,16 +24,17 @@ use tokio::{
 use wb_fleet_core::clock::Exchange;
 use wb_machine::{Namespace, clock::wall_ns, in_namespace};
 
-use crate::{clock::HostClock, pki::Access};
+use crate::{clock::HostClock, files::Ask, pki::Access};
 
 /// Subjects that the agent of HOST publishes.
-pub(crate) const AGENT_PUBLISHES: [&str; 7] = [
+pub(crate) const AGENT_PUBLISHES: [&str; 8] = [
     "wb.v1.alive.HOST",
     "wb.v1.run.*.snap.HOST",
     "wb.v1.run.*.sent.HOST.*.*",
     "wb.v1.share.*.HOST",
     "wb.v1.event.HOST.>",
     "wb.v1.agent.HOST",
+    "wb.v1.file.HOST",
     "_INBOX.HOST.>",
 ];
 
@@ -314,6 +315,20 @@ impl Bus {
         });
     }
 
+    /// A question to a member on a subject, which waits for the answer. It is not for the threads of the connection.
+    pub(crate) fn asks(&self, subject: String) -> Ask {
+        let (client, runtime) = (self.client.clone(), Arc::clone(&self.runtime));
+        Arc::new(move |request: Vec<u8>| {
+            let asked = client.request(Subject::from(subject.as_str()), request.into());
+            let answer = runtime.block_on(async { tokio::time::timeout(FIRST, asked).await });
+            match answer {
+                Ok(Ok(answer)) => Ok(answer.payload.into()),
+                Ok(Err(error)) => Err(format!("no answer: {error}")),
+                Err(_) => Err("no answer within 5 s".to_owned()),
+            }
+        })
+    }
+
     /// Publishes a message. Without a connection, it waits in this process.
     pub(crate) fn publish(&self, subject: &str, content: Vec<u8>) {
         let published = self.client.publish(Subject::from(subject), content.into());
@@ -455,6 +470,7 @@ mod tests {
         for forged in [
             "wb.v1.alive.h2",
             "wb.v1.agent.h2",
+            "wb.v1.file.h2",
             "wb.v1.run.r1.start",
             "wb.v1.run.r1.lease",
             "wb.v1.run.r1.stop",

@@ -28,7 +28,7 @@ use wb_model::{
 };
 use wb_session::{Carrier, End, Environment, Observer, StartError, View};
 
-use crate::{clock::HostClock, fleet::Fleet, wire};
+use crate::{clock::HostClock, files::Offer, fleet::Fleet, wire};
 
 /// Length of the lease of a run in ns.
 const LEASE_NS: u64 = 3_000_000_000;
@@ -103,7 +103,9 @@ impl Carrier for FleetCarrier {
         plan.name_jobs();
         let epoch = self.fleet.leadership.epoch();
         let epoch = epoch.map_err(|why| StartError::stream("fleet", why))?;
-        let (placement, registrations) = self.place(&plan)?;
+        let (mut placement, registrations) = self.place(&plan)?;
+        let files = Offer::read(&mut placement, environment.base.as_deref());
+        let files = files.map_err(|problems| refused(&problems))?;
         let run = environment.run.clone().map_or_else(run_id, Ok);
         let run = run.map_err(|cause| StartError::System {
             operation: "name the run",
@@ -121,6 +123,7 @@ impl Carrier for FleetCarrier {
         };
         let (events, arrivals) = channel();
         let _listening = self.fleet.listen(&run, events);
+        self.fleet.offer(&run, files);
         let whole = placement.plan.clone();
         let (controller, actions) =
             Controller::new(settings, epoch, placement, &registrations, now());

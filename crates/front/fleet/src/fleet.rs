@@ -19,6 +19,7 @@ use wb_model::fleet::{Agent, AgentPort};
 
 use crate::{
     bus::{Bus, Message, News},
+    files::{self, Offer, PieceRequest},
     kept::Kept,
     leadership::Leadership,
     local::{Local, LocalOptions},
@@ -78,6 +79,8 @@ impl Present {
 struct Arrivals {
     agents: Mutex<BTreeMap<String, Present>>,
     runs: Mutex<BTreeMap<String, Sender<Event>>>,
+    /// Files that the agents of a run may fetch.
+    offers: Mutex<BTreeMap<String, Offer>>,
     pieces: Mutex<BTreeMap<(String, String), wire::Pieces>>,
     bus: Mutex<Option<Arc<Bus>>>,
     /// Last question to all agents because of one that is not known.
@@ -116,7 +119,14 @@ impl Fleet {
         let bus = Bus::connect(access, Arc::new(move |news| of_news.take(news)))?;
         let bus = Arc::new(bus);
         *lock(&arrivals.bus) = Some(Arc::clone(&bus));
-        for subject in ["alive.*", "agent.*", "event.>", "share.>", "run.*.snap.*"] {
+        for subject in [
+            "alive.*",
+            "agent.*",
+            "file.*",
+            "event.>",
+            "share.>",
+            "run.*.snap.*",
+        ] {
             bus.subscribe(&format!("wb.v1.{subject}"))?;
         }
         let own = wb_machine::machine::identity().host;
@@ -191,6 +201,11 @@ impl Fleet {
         self.ask("drain", host, 0, wire::write(&request));
     }
 
+    /// Lets the agents of a run fetch files until the run is listened to no more.
+    pub(crate) fn offer(&self, run: &str, files: Offer) {
+        lock(&self.arrivals.offers).insert(run.to_owned(), files);
+    }
+
     /// Lets the shares of a run that the broker keeps arrive again.
     ///
     /// # Errors
@@ -263,6 +278,7 @@ pub(crate) struct Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         lock(&self.arrivals.runs).remove(&self.run);
+        lock(&self.arrivals.offers).remove(&self.run);
         lock(&self.arrivals.pieces).retain(|(run, _), _| *run != self.run);
     }
 }
@@ -303,6 +319,10 @@ impl Arrivals {
             }
             return;
         }
+        if let Some(host) = message.subject.strip_prefix(files::FILE) {
+            self.asked_for_file(host, &message);
+            return;
+        }
         if let Some(place) = Bus::answered(&message.subject) {
             self.answered(place, &message.content);
             return;
@@ -326,6 +346,21 @@ impl Arrivals {
             }
             Ok(Subject::Share { run, host }) => self.share(run, host, &message),
             _ => {}
+        }
+    }
+
+    /// Sends a piece of a file to the agent of a host; nothing of a file that its part does not have.
+    fn asked_for_file(&self, host: &str, message: &Message) {
+        let (Some(reply), Ok(request)) =
+            (&message.reply, wire::read::<PieceRequest>(&message.content))
+        else {
+            return;
+        };
+        let offers = lock(&self.offers);
+        let offer = offers.get(&request.run);
+        let piece = offer.and_then(|offer| offer.piece(host, &request));
+        if let Some(bus) = &*lock(&self.bus) {
+            bus.post(reply, piece.unwrap_or_default());
         }
     }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
     sync::{
         Arc,
         mpsc::{Receiver, Sender, channel},
@@ -11,13 +12,14 @@ use std::{
 };
 
 use wb_fleet_core::message::{
-    Armed, Direction, DirectionFlows, JobCounts, Open, Opened, Problem, Refused, RefusedKind, Snap,
-    V1,
+    Armed, Direction, DirectionFlows, JobCounts, Open, Opened, PartFile, Problem, Refused,
+    RefusedKind, Snap, V1,
 };
 use wb_fleet_core::{Share, ShareEnd};
 use wb_model::{
     Plan, Report,
     peer::{PairClock, Sent},
+    powers::Power,
     timeline::Timeline,
 };
 use wb_runs::Grants;
@@ -25,6 +27,8 @@ use wb_session::{
     Checked, End, Environment, Extras, Observer, PeerLink, PortHint, Signals, StartAt, StartError,
     View,
 };
+
+use crate::files::{Ask, Fetched};
 
 /// News of a part.
 #[derive(Debug)]
@@ -38,13 +42,17 @@ pub(crate) enum PartNews {
 }
 
 /// Facts that a part needs from its agent.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Surroundings {
     pub(crate) host: String,
     pub(crate) grants: Grants,
     /// Ports that plans may use, as globs; empty: all.
     pub(crate) ports: Vec<String>,
     pub(crate) hints: fn(&Plan) -> BTreeMap<String, PortHint>,
+    /// Folder in which files of the plan are kept during the run.
+    pub(crate) state: PathBuf,
+    /// Asks the controller for a piece of a file.
+    pub(crate) ask: Ask,
 }
 
 /// Next step of a part.
@@ -98,7 +106,9 @@ impl Work {
             around,
             signals: signals.clone(),
             peers: peers.clone(),
+            run: open.run.clone(),
             directions: open.directions.clone(),
+            files: open.files.clone(),
             next,
             tell,
         };
@@ -179,7 +189,9 @@ struct Part {
     around: Surroundings,
     signals: Signals,
     peers: PeerLink,
+    run: String,
     directions: Vec<Direction>,
+    files: Vec<PartFile>,
     next: Receiver<Step>,
     tell: Tell,
 }
@@ -190,8 +202,21 @@ impl Part {
     }
 
     /// From the opening of the ports to the share.
-    fn carry_out(&self, plan: Plan) {
-        let uses = self.around.grants.refused(&plan);
+    fn carry_out(&self, mut plan: Plan) {
+        let Surroundings { state, ask, .. } = &self.around;
+        let fetched = Fetched::fetch(&self.run, &self.files, &mut plan, state, ask);
+        let fetched = match fetched {
+            Ok(fetched) => fetched,
+            Err(why) => {
+                let refused = Refused::new(RefusedKind::Machine, &*self.around.host, why);
+                return self.tell(PartNews::Opened(Err(refused)));
+            }
+        };
+        let mut uses = self.around.grants.refused(&plan);
+        // The controller sent these files, so the host loses nothing by them.
+        if let Some(fetched) = &fetched {
+            uses.retain(|used| used.power != Power::Reads || !fetched.holds(&used.value));
+        }
         if !uses.is_empty() {
             let problems = uses.into_iter().map(|used| {
                 let what = format!(
