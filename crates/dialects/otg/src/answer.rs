@@ -167,6 +167,28 @@ struct FlowRow<'r> {
     columns: &'r [String],
 }
 
+/// A number as the text that clients expect for 64 bits.
+struct Text(u64);
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+#[derive(Serialize)]
+struct Timestamps {
+    first_timestamp_ns: u64,
+    last_timestamp_ns: u64,
+}
+
+#[derive(Serialize)]
+struct Latency {
+    average_ns: f64,
+    maximum_ns: f64,
+    minimum_ns: f64,
+}
+
 /// Writes those fields of a row that are selected.
 struct RowWriter<'r, M> {
     map: M,
@@ -209,8 +231,8 @@ impl Serialize for FlowRow<'_> {
         let only = (flow.rx.len() == 1).then(|| flow.rx[0].as_str());
         row.put("port_rx", only.unwrap_or_default())?;
         row.put("transmit", figures.transmit.name())?;
-        row.put("frames_tx", &figures.frames_tx.to_string())?;
-        row.put("bytes_tx", &figures.bytes_tx.to_string())?;
+        row.put("frames_tx", &Text(figures.frames_tx))?;
+        row.put("bytes_tx", &Text(figures.bytes_tx))?;
         let size = ratio(figures.bytes_tx, figures.frames_tx);
         row.rates(TX_RATES, figures.tx_pps, size)?;
         if flow.has_metrics && !flow.rx.is_empty() {
@@ -231,8 +253,8 @@ impl FlowRow<'_> {
         let (flow, figures) = (self.flow, &self.figures);
         let received = ratio(figures.bytes_rx, figures.frames_rx);
         row.rates(RX_RATES, figures.rx_pps, received)?;
-        row.put("frames_rx", &figures.frames_rx.to_string())?;
-        row.put("bytes_rx", &figures.bytes_rx.to_string())?;
+        row.put("frames_rx", &Text(figures.frames_rx))?;
+        row.put("bytes_rx", &Text(figures.bytes_rx))?;
         if flow.has_loss {
             let ratio = flow.ratio.unwrap_or(flow.rx.len() as f64);
             let expected = figures.due_frames as f64 * ratio;
@@ -246,7 +268,10 @@ impl FlowRow<'_> {
         if flow.has_timestamps
             && let (Some(first), Some(last)) = (figures.first_ns, figures.last_ns)
         {
-            let times = json!({ "first_timestamp_ns": first, "last_timestamp_ns": last });
+            let times = Timestamps {
+                first_timestamp_ns: first,
+                last_timestamp_ns: last,
+            };
             row.put("timestamps", &times)?;
         }
         if let (Some(mode), Some(latency)) = (flow.latency, figures.latency) {
@@ -258,9 +283,11 @@ impl FlowRow<'_> {
                 LatencyMode::CutThrough => serialisation,
             };
             let ns = |value: f64| rounded(value + shift);
-            let latency = json!({
-                "minimum_ns": ns(latency.min), "average_ns": ns(latency.mean), "maximum_ns": ns(latency.max),
-            });
+            let latency = Latency {
+                average_ns: ns(latency.mean),
+                maximum_ns: ns(latency.max),
+                minimum_ns: ns(latency.min),
+            };
             row.put("latency", &latency)?;
         }
         Ok(())

@@ -541,13 +541,17 @@ impl Runs {
 
     /// All runs, the newest first.
     #[must_use]
-    pub fn list(&self) -> Vec<RunMeta> {
+    pub fn list(&self) -> Vec<Arc<RunMeta>> {
         let current: Vec<Arc<Run>> = lock(&self.0.table).runs.values().cloned().collect();
-        let mut all: BTreeMap<String, RunMeta> = (self.0.store.list().into_iter())
-            .map(|meta| (meta.id.clone(), meta))
-            .collect();
-        all.extend(current.iter().map(|run| (run.id.clone(), run.meta())));
-        all.into_values().rev().collect()
+        let mut all = self.0.store.list();
+        for run in current {
+            let meta = Arc::new(run.meta());
+            match all.binary_search_by(|known| meta.id.cmp(&known.id)) {
+                Ok(place) => all[place] = meta,
+                Err(place) => all.insert(place, meta),
+            }
+        }
+        all
     }
 
     /// The plan of a run.

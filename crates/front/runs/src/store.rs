@@ -10,7 +10,7 @@ use std::{
     io::{self, BufRead, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use jiff::Timestamp;
@@ -204,7 +204,7 @@ pub struct Store {
     runs: PathBuf,
     keep: usize,
     /// Ended runs, by their names, which are in the order of their times.
-    index: Mutex<BTreeMap<String, RunMeta>>,
+    index: Mutex<BTreeMap<String, Arc<RunMeta>>>,
     /// Runs that a server left behind without their results, as they were then.
     left_behind: Vec<RunMeta>,
     /// Keeps other servers out.
@@ -262,7 +262,7 @@ impl Store {
                     store.left_behind.push(left);
                 }
             }
-            index.insert(meta.id.clone(), meta);
+            index.insert(meta.id.clone(), Arc::new(meta));
         }
         *store.lock() = index;
         store.remove_oldest(None);
@@ -274,7 +274,7 @@ impl Store {
         &self.left_behind
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, RunMeta>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<RunMeta>>> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -308,7 +308,7 @@ impl Store {
     /// Adds an ended run to the index. Its files have been written.
     pub(crate) fn add(&self, meta: RunMeta) {
         let id = meta.id.clone();
-        self.lock().insert(id.clone(), meta);
+        self.lock().insert(id.clone(), Arc::new(meta));
         self.remove_oldest(Some(&id));
     }
 
@@ -316,6 +316,9 @@ impl Store {
     /// results. The run that ended now stays, even if the clock was set back.
     fn remove_oldest(&self, now: Option<&str>) {
         let mut index = self.lock();
+        if index.len() <= self.keep {
+            return;
+        }
         for has_started in [true, false] {
             let mut same: Vec<(bool, String, String)> = index
                 .values()
@@ -337,14 +340,14 @@ impl Store {
 
     /// The ended runs, the newest first.
     #[must_use]
-    pub fn list(&self) -> Vec<RunMeta> {
+    pub fn list(&self) -> Vec<Arc<RunMeta>> {
         self.lock().values().rev().cloned().collect()
     }
 
     /// An ended run.
     #[must_use]
     pub fn get(&self, id: &str) -> Option<RunMeta> {
-        self.lock().get(id).cloned()
+        self.lock().get(id).map(|meta| (**meta).clone())
     }
 
     /// Removes an ended run. Returns false if there is none.
@@ -661,7 +664,7 @@ mod tests {
             store
                 .list()
                 .into_iter()
-                .map(|meta| meta.id)
+                .map(|meta| meta.id.clone())
                 .collect::<Vec<_>>()
         };
         assert_eq!(ids(), ["3", "1"]);
@@ -682,7 +685,13 @@ mod tests {
             store.create(&meta, &Plan::default()).unwrap();
             store.add(meta);
         }
-        let ids = |store: &Store| store.list().into_iter().map(|m| m.id).collect::<Vec<_>>();
+        let ids = |store: &Store| {
+            store
+                .list()
+                .into_iter()
+                .map(|m| m.id.clone())
+                .collect::<Vec<_>>()
+        };
         assert_eq!(ids(&store), ["3", "2"]);
         assert!(!store.folder("1").files().exists());
         assert!(matches!(

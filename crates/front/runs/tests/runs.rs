@@ -96,7 +96,11 @@ fn a_run_measures_what_it_measures_alone() {
         // The disk has the same events.
         assert!(runs.events(&run.id).eq(run.feed.after(0).events));
     }
-    let ids: Vec<String> = runs.list().into_iter().map(|meta| meta.id).collect();
+    let ids: Vec<String> = runs
+        .list()
+        .into_iter()
+        .map(|meta| meta.id.clone())
+        .collect();
     assert_eq!(ids.len(), 3);
     assert!(ids.is_sorted_by(|a, b| a > b), "{ids:?}");
 }

@@ -14,7 +14,7 @@ mod start;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -88,7 +88,9 @@ struct OtgState {
 #[derive(Clone)]
 struct ActiveFlows {
     run: Arc<Run>,
-    flows: BTreeMap<String, FlowPhase>,
+    /// Flows with their states. Requests share them, because there may be thousands.
+    flows: Arc<BTreeMap<String, FlowPhase>>,
+    streams: Arc<OnceLock<figures::Streams>>,
 }
 
 /// State of a flow in its run.

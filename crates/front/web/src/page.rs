@@ -104,7 +104,7 @@ pub(crate) async fn history(State(app): State<App>) -> ApiResult<Response> {
 
 fn history_page(app: &App) -> String {
     let runs = app.runs.list();
-    let rows = runs.iter().take(MOST_LISTED).map(history_row);
+    let rows = runs.iter().take(MOST_LISTED).map(|run| history_row(run));
     let rows: String = rows.collect();
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\">\

@@ -17,7 +17,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, Serializer, de::DeserializeOwned};
 use serde_json::Value;
 use tower::ServiceExt as _;
 use tower_http::services::ServeFile;
@@ -383,13 +383,22 @@ pub(crate) struct ListQuery {
     limit: Option<usize>,
 }
 
+/// A list of runs as JSON.
+struct RunList(Vec<Arc<RunMeta>>);
+
+impl Serialize for RunList {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|meta| &**meta))
+    }
+}
+
 pub(crate) async fn list(
     State(app): State<App>,
     asked: Result<Query<ListQuery>, QueryRejection>,
-) -> ApiResult<Json<Vec<RunMeta>>> {
+) -> ApiResult<Response> {
     let asked = query(asked)?;
     blocking(move || {
-        let has_label = |meta: &RunMeta| {
+        let has_label = |meta: &Arc<RunMeta>| {
             asked
                 .label
                 .as_ref()
@@ -404,7 +413,11 @@ pub(crate) async fn list(
                 && asked.before.as_ref().is_none_or(|before| meta.id < *before)
                 && has_label(meta)
         });
-        Ok(Json(runs.take(asked.limit.unwrap_or(LISTED)).collect()))
+        let runs = RunList(runs.take(asked.limit.unwrap_or(LISTED)).collect());
+        // The list may be long, so it is written here and not by the threads that serve requests.
+        let text = serde_json::to_vec(&runs).map_err(ApiError::internal)?;
+        let kind = [(header::CONTENT_TYPE, "application/json")];
+        Ok((kind, text).into_response())
     })
     .await
 }

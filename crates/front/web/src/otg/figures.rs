@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
+    sync::{Arc, LazyLock},
     thread,
     time::{Duration, Instant},
 };
@@ -11,7 +11,7 @@ use serde_json::Value;
 use wb_machine::LinkCounters;
 use wb_model::{
     Report, Verdict,
-    report::{JobReport, StreamReport},
+    report::{JobReport, StreamReport, Totals},
 };
 use wb_otg::{
     Answer, Config, Flow, FlowFigures, LatencyFigures, MetricsRequest, PortFigures, Transmit,
@@ -39,47 +39,68 @@ pub(super) struct PortReading {
     rates: [f64; 4],
 }
 
-/// Places of the streams of each flow: numbers of the job and of the stream in it. They are the same at all moments of a
-/// run.
-struct Streams<'r>(HashMap<&'r str, Vec<(usize, usize)>>);
+/// Place of a stream: numbers of the job and of the stream in it.
+type Place = (usize, usize);
 
-impl<'r> Streams<'r> {
-    fn of(jobs: &'r [JobReport]) -> Self {
-        let mut places: HashMap<&str, Vec<(usize, usize)>> = HashMap::new();
+/// Places of the streams of each flow. They are the same at all moments of a run.
+#[derive(Debug, Default)]
+pub(super) struct Streams(HashMap<String, Vec<Place>>);
+
+impl Streams {
+    fn of(jobs: &[JobReport]) -> Self {
+        let mut places: HashMap<String, Vec<Place>> = HashMap::new();
         for (number, job) in jobs.iter().enumerate() {
             for (n, stream) in job.streams.iter().enumerate() {
-                let own = places.entry(stream.name.as_str()).or_default();
+                let own = places.entry(stream.name.clone()).or_default();
                 own.push((number, n));
             }
         }
         Self(places)
     }
 
-    /// Streams of a flow, each with its job.
-    fn at<'j>(
-        &self,
-        flow: &Flow,
-        jobs: &'j [JobReport],
-    ) -> impl Iterator<Item = (&'j JobReport, &'j StreamReport)> {
-        let places = self.0.get(flow.name.as_str()).into_iter().flatten();
-        places.filter_map(|(number, n)| {
-            let job = jobs.get(*number)?;
-            Some((job, job.streams.get(*n)?))
-        })
+    fn places(&self, flow: &Flow) -> &[Place] {
+        self.0.get(&flow.name).map_or(&[], Vec::as_slice)
     }
 }
 
+/// Streams at these places, each with its job.
+fn streams_at<'j>(
+    places: &[Place],
+    jobs: &'j [JobReport],
+) -> impl Iterator<Item = (&'j JobReport, &'j StreamReport)> {
+    places.iter().filter_map(|(number, n)| {
+        let job = jobs.get(*number)?;
+        Some((job, job.streams.get(*n)?))
+    })
+}
+
+/// Counts of the received frames of a stream. Frames without a tag are those of the only stream.
+fn received<'j>(job: &'j JobReport, stream: &'j StreamReport) -> &'j Totals {
+    match (stream.totals.received_frames, job.streams.len()) {
+        (None, 1) => &job.totals,
+        _ => &stream.totals,
+    }
+}
+
+/// Frames sent and received by the streams of a flow.
+fn frames(places: &[Place], jobs: &[JobReport]) -> [u64; 2] {
+    let streams = streams_at(places, jobs);
+    streams.fold([0, 0], |[sent, arrived], (job, stream)| {
+        let own = received(job, stream).received_frames.unwrap_or(0);
+        [
+            sent + stream.totals.offered_frames.unwrap_or(0),
+            arrived + own,
+        ]
+    })
+}
+
 /// Sums of the streams of a flow.
-fn sums(flow: &Flow, streams: &Streams<'_>, jobs: &[JobReport]) -> FlowFigures {
+fn sums(places: &[Place], jobs: &[JobReport]) -> FlowFigures {
     let mut figures = FlowFigures::default();
     let (mut samples, mut sum) = (0, 0.0);
     let mut latency: Option<(i64, i64)> = None;
-    for (job, stream) in streams.at(flow, jobs) {
-        // Frames without a tag are those of the only stream.
-        let received = match (stream.totals.received_frames, job.streams.len()) {
-            (None, 1) => &job.totals,
-            _ => &stream.totals,
-        };
+    for (job, stream) in streams_at(places, jobs) {
+        let received = received(job, stream);
         let sent = &stream.totals;
         figures.frames_tx += sent.offered_frames.unwrap_or(0);
         figures.bytes_tx += sent.offered_octets.unwrap_or(0);
@@ -118,11 +139,11 @@ fn add_times(figures: &mut FlowFigures, stream: &StreamReport) {
     figures.last_ns = figures.last_ns.max(stream.last_rx_ns);
 }
 
-/// Frames per second between the first of these moments at which the flow had frames, and the last one. The start of the
-/// run counts only if there are no two such moments, because the first frame leaves later.
+/// Frames per second, sent (0) or received (1), between the first of these moments at which the flow had frames, and the
+/// last one. The start of the run counts only if there are no two such moments, because the first frame leaves later.
 #[allow(clippy::cast_precision_loss)]
-fn rate(points: &[(u64, FlowFigures)], frames: fn(&FlowFigures) -> u64) -> f64 {
-    let points = points.iter().map(|(at, figures)| (*at, frames(figures)));
+fn rate(points: &[(u64, [u64; 2])], end: usize) -> f64 {
+    let points = points.iter().map(|(at, frames)| (*at, frames[end]));
     let mut points = points.filter(|(_, frames)| *frames > 0);
     let first = points.next().unwrap_or_default();
     let ((since, old), (now, new)) = match points.next_back() {
@@ -137,7 +158,7 @@ fn rate(points: &[(u64, FlowFigures)], frames: fn(&FlowFigures) -> u64) -> f64 {
 fn live_figures(
     flow: &Flow,
     phase: FlowPhase,
-    streams: &Streams<'_>,
+    places: &[Place],
     seen: &[JobsSoFar],
 ) -> FlowFigures {
     let transmit = match phase {
@@ -151,16 +172,15 @@ fn live_figures(
             ..FlowFigures::default()
         };
     };
-    let mut figures = sums(flow, streams, &now.jobs);
-    let points: Vec<(u64, FlowFigures)> = seen
+    let mut figures = sums(places, &now.jobs);
+    let points: Vec<(u64, [u64; 2])> = seen
         .iter()
-        .map(|at| (at.elapsed_ns, sums(flow, streams, &at.jobs)))
+        .map(|at| (at.elapsed_ns, frames(places, &at.jobs)))
         .collect();
-    figures.tx_pps = rate(&points, |figures| figures.frames_tx);
-    figures.rx_pps = rate(&points, |figures| figures.frames_rx);
+    (figures.tx_pps, figures.rx_pps) = (rate(&points, 0), rate(&points, 1));
     let mut old = points.iter().rev();
     let arrived = old.find(|(at, _)| now.elapsed_ns - at >= FLIGHT_NS);
-    figures.due_frames = arrived.map_or(0, |(_, figures)| figures.frames_tx);
+    figures.due_frames = arrived.map_or(0, |(_, [sent, _])| *sent);
     // All frames were sent, and those in flight have arrived.
     let is_over =
         phase == FlowPhase::Stopped || flow.count.is_some_and(|count| figures.due_frames >= count);
@@ -189,24 +209,48 @@ fn warning(report: &Report) -> Option<String> {
 }
 
 /// Returns true if a flow has sent all its frames.
-fn is_sent(flow: &Flow, streams: &Streams<'_>, jobs: &[JobReport]) -> bool {
-    let sent = streams.at(flow, jobs).map(|(_, s)| s.totals.offered_frames);
-    let sent: u64 = sent.flatten().sum();
-    flow.count.is_some_and(|count| sent >= count)
+fn is_sent(flow: &Flow, places: &[Place], jobs: &[JobReport]) -> bool {
+    flow.count.is_some_and(|count| {
+        let sent = streams_at(places, jobs).map(|(_, s)| s.totals.offered_frames);
+        sent.flatten().sum::<u64>() >= count
+    })
 }
 
 impl ActiveFlows {
     /// Started flows that have not sent all their frames.
     pub(super) fn unsent(&self, config: &Config) -> BTreeSet<String> {
+        let jobs = self.jobs_now();
+        let flows = config.flows.iter();
+        let unsent = flows.filter(|flow| self.is_unsent(flow, &jobs));
+        unsent.map(|flow| flow.name.clone()).collect()
+    }
+
+    /// Returns true if a started flow has not sent all its frames.
+    fn has_unsent(&self, config: &Config) -> bool {
+        let jobs = self.jobs_now();
+        config.flows.iter().any(|flow| self.is_unsent(flow, &jobs))
+    }
+
+    fn is_unsent(&self, flow: &Flow, jobs: &[JobReport]) -> bool {
+        let phase = self.flows.get(&flow.name);
+        matches!(phase, Some(FlowPhase::Started | FlowPhase::Paused))
+            && !is_sent(flow, self.streams(jobs).places(flow), jobs)
+    }
+
+    fn jobs_now(&self) -> Arc<Vec<JobReport>> {
         let seen = self.run.jobs();
-        let jobs = seen.last().map_or(&[][..], |now| &now.jobs);
-        let streams = Streams::of(jobs);
-        let flows = config.flows.iter().filter(|flow| {
-            let phase = self.flows.get(&flow.name);
-            matches!(phase, Some(FlowPhase::Started | FlowPhase::Paused))
-                && !is_sent(flow, &streams, jobs)
-        });
-        flows.map(|flow| flow.name.clone()).collect()
+        seen.last()
+            .map(|now| Arc::clone(&now.jobs))
+            .unwrap_or_default()
+    }
+
+    /// Places of the streams, as the first figures of the run have them.
+    fn streams(&self, jobs: &[JobReport]) -> &Streams {
+        static NONE: LazyLock<Streams> = LazyLock::new(Streams::default);
+        match jobs {
+            [] => &NONE,
+            jobs => self.streams.get_or_init(|| Streams::of(jobs)),
+        }
     }
 }
 
@@ -231,7 +275,7 @@ impl Inner {
             for flow in &config.flows {
                 let phase = active.flows.get(&flow.name);
                 if phase.is_some_and(|phase| *phase != FlowPhase::Held) {
-                    let figures = sums(flow, &streams, &jobs);
+                    let figures = sums(streams.places(flow), &jobs);
                     state.ended.insert(flow.name.clone(), figures);
                 }
             }
@@ -246,11 +290,11 @@ impl Inner {
         let config = Arc::clone(&state.config);
         let active = state.active.as_mut()?;
         let is_held = |phase: &FlowPhase| *phase == FlowPhase::Held;
-        if active.flows.values().any(is_held) && active.unsent(&config).is_empty() {
+        if active.flows.values().any(is_held) && !active.has_unsent(&config) {
             let held = active.flows.iter().filter(|(_, phase)| is_held(phase));
             let held = held.map(|(name, _)| (name.clone(), StreamSteer::End));
             let wishes: Vec<_> = held.collect();
-            active.flows.retain(|_, phase| !is_held(phase));
+            Arc::make_mut(&mut active.flows).retain(|_, phase| !is_held(phase));
             // If it fails, the run is about to end anyway.
             let _ = active.run.steer_streams(&wishes);
         }
@@ -278,28 +322,32 @@ impl Inner {
             flows.push(flow.ok_or_else(unknown)?);
         }
         // Frames in flight still arrive: the final figures are there soon.
-        if let Some(active) = self.settle()
-            && active.unsent(&config).is_empty()
-        {
-            wait_until(PATIENCE / 4, || self.has_ended(&active.run));
+        let mut active = self.settle();
+        if let Some(flows) = active.take_if(|flows| !flows.has_unsent(&config)) {
+            wait_until(PATIENCE / 4, || self.has_ended(&flows.run));
+            active = self.settle();
         }
-        let active = self.settle();
         let seen = active.as_ref().map(|active| active.run.jobs());
         let seen = seen.unwrap_or_default();
-        let streams = Streams::of(seen.last().map_or(&[][..], |now| &now.jobs));
+        let jobs = seen.last().map_or(&[][..], |now| &now.jobs);
         let state = self.state();
         let rows = flows.into_iter().map(|flow| {
-            let phase = active.as_ref().and_then(|a| a.flows.get(&flow.name));
+            let phase = active
+                .as_ref()
+                .and_then(|active| Some((active, *active.flows.get(&flow.name)?)));
             let figures = match phase {
-                None | Some(FlowPhase::Held) => {
+                None | Some((_, FlowPhase::Held)) => {
                     state.ended.get(&flow.name).copied().unwrap_or_default()
                 }
-                Some(phase) => live_figures(flow, *phase, &streams, &seen),
+                Some((active, phase)) => {
+                    live_figures(flow, phase, active.streams(jobs).places(flow), &seen)
+                }
             };
             let speed = config.port(&flow.tx).and_then(|port| port.speed);
             (flow, figures, speed)
         });
         let rows: Vec<_> = rows.collect();
+        drop(state);
         wb_otg::flow_metrics(&rows, &request.columns).map_err(OtgError::internal)
     }
 
@@ -410,8 +458,6 @@ pub(super) fn unknown_name(path: &str, name: &str) -> OtgError {
 
 #[cfg(test)]
 mod tests {
-    use wb_model::report::Totals;
-
     use super::*;
 
     /// Figures of a stream at a moment.
@@ -439,14 +485,8 @@ mod tests {
 
     #[test]
     fn rates_begin_with_the_first_frame() {
-        let point = |ms: u64, frames_tx| {
-            let figures = FlowFigures {
-                frames_tx,
-                ..FlowFigures::default()
-            };
-            (ms * 1_000_000, figures)
-        };
-        let of = |points: &[(u64, FlowFigures)]| rate(points, |figures| figures.frames_tx);
+        let point = |ms: u64, sent| (ms * 1_000_000, [sent, 0]);
+        let of = |points: &[(u64, [u64; 2])]| rate(points, 0);
         assert_eq!(of(&[]), 0.0);
         assert_eq!(of(&[point(250, 0), point(500, 0)]), 0.0);
         assert_eq!(of(&[point(250, 100)]), 400.0);
@@ -478,7 +518,8 @@ mod tests {
         };
         let due = |seen: &[JobsSoFar]| {
             let streams = Streams::of(&seen[0].jobs);
-            let figures = live_figures(&flow, FlowPhase::Started, &streams, seen);
+            let places = streams.places(&flow);
+            let figures = live_figures(&flow, FlowPhase::Started, places, seen);
             (figures.due_frames, figures.frames_rx)
         };
         // One of 100 is lost: frames before the last arrival count at once.

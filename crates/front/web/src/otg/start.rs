@@ -144,9 +144,8 @@ impl Inner {
                 return Ok(warnings);
             }
             steer(active, &flows, StreamSteer::On)?;
-            for flow in &flows {
-                active.flows.insert(flow.clone(), FlowPhase::Started);
-            }
+            let phases = flows.iter().map(|flow| (flow.clone(), FlowPhase::Started));
+            Arc::make_mut(&mut active.flows).extend(phases);
             let run = Arc::clone(&active.run);
             for flow in &flows {
                 state.ended.remove(flow);
@@ -215,7 +214,8 @@ impl Inner {
             let held = held.iter().map(|flow| (flow.clone(), FlowPhase::Held));
             state.active = Some(ActiveFlows {
                 run: Arc::clone(&run),
-                flows: started.chain(held).collect(),
+                flows: Arc::new(started.chain(held).collect()),
+                streams: Arc::default(),
             });
         }
         if !held.is_empty() {
@@ -328,9 +328,8 @@ impl Inner {
                 return Ok(());
             }
             steer(active, &flows, wish)?;
-            for flow in flows {
-                active.flows.insert(flow, to);
-            }
+            let phases = flows.into_iter().map(|flow| (flow, to));
+            Arc::make_mut(&mut active.flows).extend(phases);
             Arc::clone(&active.run)
         };
         if to != FlowPhase::Started {
