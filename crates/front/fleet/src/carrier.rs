@@ -144,6 +144,10 @@ impl Carrier for FleetCarrier {
         Some(record.and_then(|record| self.adopt(run, record, environment, observer)))
     }
 
+    fn delivered_late(&self) -> Vec<String> {
+        self.fleet.delivered_late()
+    }
+
     fn agents(&self) -> Vec<Agent> {
         let agents = self.fleet.agents().into_values();
         agents.map(|agent| agent.describe()).collect()
@@ -176,21 +180,18 @@ impl FleetCarrier {
         let epoch = self.fleet.leadership.epoch().map_err(failed)?;
         let (events, arrivals) = channel();
         let _listening = self.fleet.listen(run, events);
-        // The report of an ended run is made once more, of the same shares.
-        let record = match record.stage {
-            RecordStage::Over => RunRecord {
-                stage: RecordStage::Started,
-                revision: record.revision.saturating_sub(1),
-                ..record
-            },
-            _ => record,
-        };
+        let is_over = record.stage == RecordStage::Over;
         let plan = record.plan.clone();
         let (controller, actions) = Controller::adopt(record, epoch, now());
         let run = run.to_owned();
         let mut course = Course::new(&self.fleet, run, plan, controller, environment, observer);
         course.perform(actions);
-        self.fleet.replay_shares(&course.run).map_err(failed)?;
+        let shares = self.fleet.shares(&course.run).map_err(failed)?;
+        course.take(Event::Shares(shares));
+        if is_over && course.result.is_none() {
+            let actions = course.controller.deliver_again();
+            course.perform(actions);
+        }
         course.follow(&arrivals);
         course.end()
     }
@@ -261,8 +262,7 @@ impl<'a> Course<'a> {
             {
                 self.so_far.insert(host.clone(), (**so_far).clone());
             }
-            let actions = self.controller.on(event, now());
-            self.perform(actions);
+            self.take(event);
             self.pass_on_signals();
             if !self.has_started && self.controller.start().is_some() {
                 self.has_started = true;
@@ -271,6 +271,11 @@ impl<'a> Course<'a> {
         }
         // Requests that tidy up are on their way.
         self.fleet.bus.flush();
+    }
+
+    fn take(&mut self, event: Event) {
+        let actions = self.controller.on(event, now());
+        self.perform(actions);
     }
 
     fn pass_on_signals(&mut self) {
@@ -286,8 +291,7 @@ impl<'a> Course<'a> {
                 1 => StopHow::Drain,
                 _ => StopHow::Now,
             };
-            let actions = self.controller.on(Event::Stop(how), now());
-            self.perform(actions);
+            self.take(Event::Stop(how));
         }
     }
 

@@ -11,7 +11,7 @@ use std::{
 use wb_fleet_core::{
     clock::{EXCHANGES, Estimate},
     controller::Event,
-    message::{Alive, DrainHost, Op, Registration, Reply, Request},
+    message::{Alive, DrainHost, Op, Registration, Reply, Request, ShareMessage},
     subjects::Subject,
 };
 use wb_machine::clock::wall_ns;
@@ -32,6 +32,8 @@ const PRESENT: Duration = Duration::from_secs(3);
 /// Time that agents have to register once they are asked.
 const ASK: Duration = Duration::from_secs(4);
 
+/// Number of runs with late shares that are remembered.
+const MOST_LATE: usize = 1024;
 /// Time after which agents that are not known are asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -82,6 +84,8 @@ struct Arrivals {
     /// Files that the agents of a run may fetch.
     offers: Mutex<BTreeMap<String, Offer>>,
     pieces: Mutex<BTreeMap<(String, String), wire::Pieces>>,
+    /// Runs that are not listened to, of which a share arrived.
+    late: Mutex<BTreeSet<String>>,
     bus: Mutex<Option<Arc<Bus>>>,
     /// Last question to all agents because of one that is not known.
     asked: Mutex<Option<Instant>>,
@@ -201,20 +205,33 @@ impl Fleet {
         self.ask("drain", host, 0, wire::write(&request));
     }
 
+    /// Runs that are not listened to, of which shares arrived since the last call.
+    pub(crate) fn delivered_late(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.arrivals.late))
+            .into_iter()
+            .collect()
+    }
+
     /// Lets the agents of a run fetch files until the run is listened to no more.
     pub(crate) fn offer(&self, run: &str, files: Offer) {
         lock(&self.arrivals.offers).insert(run.to_owned(), files);
     }
 
-    /// Lets the shares of a run that the broker keeps arrive again.
+    /// The shares of a run that the broker keeps.
     ///
     /// # Errors
     /// A sentence, if the broker does not answer.
-    pub(crate) fn replay_shares(&self, run: &str) -> Result<(), String> {
+    pub(crate) fn shares(&self, run: &str) -> Result<Vec<Box<ShareMessage>>, String> {
+        let mut pieces: BTreeMap<String, wire::Pieces> = BTreeMap::new();
+        let mut shares = Vec::new();
         for message in self.kept.shares(run)? {
-            self.arrivals.message(message);
+            let own = pieces.entry(message.subject.clone()).or_default();
+            let whole = own.add(&message.content);
+            let share = whole.and_then(|whole| wire::read::<Box<ShareMessage>>(&whole).ok());
+            let end = |share: &ShareMessage| format!(".{run}.{}", share.host);
+            shares.extend(share.filter(|s| s.run == run && message.subject.ends_with(&end(s))));
         }
-        Ok(())
+        Ok(shares)
     }
 
     /// Asks an agent. The answer arrives as an event of the run.
@@ -378,6 +395,10 @@ impl Arrivals {
     fn share(&self, run: String, host: String, message: &Message) {
         let mut pieces = lock(&self.pieces);
         if !lock(&self.runs).contains_key(&run) {
+            let mut late = lock(&self.late);
+            if late.len() < MOST_LATE {
+                late.insert(run);
+            }
             return;
         }
         let key = (run, host);
@@ -388,7 +409,7 @@ impl Arrivals {
         pieces.remove(&key);
         drop(pieces);
         let (run, host) = key;
-        match wire::read::<Box<wb_fleet_core::message::ShareMessage>>(&whole) {
+        match wire::read::<Box<ShareMessage>>(&whole) {
             Ok(share) if share.run == run && share.host == host => {
                 self.tell(&run, Event::Share(share))
             }

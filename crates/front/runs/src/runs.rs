@@ -23,13 +23,16 @@ use wb_machine::{
 use wb_model::{
     Locator, Phase, Plan, PlanError, PlanProblem, Report,
     bench::SuitePlan,
+    fleet::{HostReport, HostState},
     plan::Procedure,
     powers::PowerUse,
     report::{JobReport, PortReport},
     timeline::Timeline,
 };
 use wb_render::metrics::Seen;
-use wb_session::{Carrier, PortHint, Signals, Steer, Steering, StreamState, StreamSteer};
+use wb_session::{
+    Carrier, Environment, PortHint, Signals, Steer, Steering, StreamState, StreamSteer, View,
+};
 
 use crate::{
     carry_out::{Ending, Work, carry_out, publish_end},
@@ -44,6 +47,8 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(250);
 /// Interval at which reports that could not be written are tried again.
 const SAVE_AGAIN: Duration = Duration::from_secs(5);
+/// Interval at which a server looks for results that arrived after the end of their runs.
+const REVISE: Duration = Duration::from_secs(1);
 /// Maximum number of runs that wait.
 const MOST_QUEUED: usize = 100;
 /// Free space in bytes that a new capture needs.
@@ -999,6 +1004,54 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// Makes the reports of ended runs again whose hosts have delivered results since.
+    fn revise(self: &Arc<Self>) {
+        let carrier = self.settings.carrier.iter();
+        for id in carrier.flat_map(|carrier| carrier.delivered_late()) {
+            let (inner, name) = (Arc::clone(self), "wb-revise".to_owned());
+            let work = move || inner.revise_one(&id);
+            // Without a thread, the old report stays.
+            let _ = thread::Builder::new().name(name).spawn(work);
+        }
+    }
+
+    /// `None` if the report stays as it is.
+    fn revise_one(&self, id: &str) -> Option<()> {
+        let carrier = self.settings.carrier.as_ref()?;
+        let mut meta = self.store.get(id)?;
+        let folder = self.store.folder(id);
+        let old: Report = folder.read("report.json.zst")?;
+        let is_missing = |host: &&HostReport| host.state != HostState::Complete;
+        let missing: Vec<&str> = old
+            .hosts
+            .iter()
+            .filter(is_missing)
+            .map(|host| &*host.host)
+            .collect();
+        if missing.is_empty() {
+            return None;
+        }
+        let environment = Environment {
+            run: Some(id.to_owned()),
+            shares_process: true,
+            ..Environment::default()
+        };
+        let resumed = carrier.resume(id, &environment, &mut |_: &View<'_>| {})?;
+        let (mut report, _) = resumed.ok()?;
+        report.warnings.push(format!(
+            "made again with results that arrived after the end of the run; at its end {} was missing",
+            missing.join(", ")
+        ));
+        meta.take_over(&report);
+        meta.reason.clone_from(&report.reason);
+        folder.write("report.json.zst", &report).ok()?;
+        folder.write("run.json", &meta).ok()?;
+        self.store.add(meta);
+        Some(())
+    }
+}
+
 /// Looks after waiting runs until the program ends.
 fn serve_queue(inner: &Arc<Inner>) {
     let mut table = lock(&inner.table);
@@ -1009,8 +1062,11 @@ fn serve_queue(inner: &Arc<Inner>) {
         let next = match (table.queue.is_empty(), is_unsaved) {
             (false, _) => LOOK,
             (true, true) => SAVE_AGAIN,
+            // Nothing wakes this thread when a host of a fleet has delivered late.
+            (true, false) if inner.settings.carrier.is_some() => REVISE,
             (true, false) => Duration::from_secs(3600),
         };
+        inner.revise();
         let woken = inner.changed.wait_timeout(table, next);
         table = woken.unwrap_or_else(PoisonError::into_inner).0;
     }

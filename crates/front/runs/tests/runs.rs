@@ -1,8 +1,20 @@
 //! Runs over ports in memory, several at once, without a network.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
-use wb_model::{Plan, Report, Verdict, fleet::Agent, text::plan_from_toml};
+use wb_model::{
+    Plan, Report, Verdict,
+    fleet::{Agent, HostReport, HostState},
+    text::plan_from_toml,
+};
 use wb_runs::{Grants, Refusal, Run, RunEnd, RunRequest, RunState, Runs, Settings};
 use wb_session::{Carrier, End, Environment, Observer, StartError, View};
 use wb_testing::eventually_within;
@@ -197,6 +209,24 @@ fn captures_write_into_the_folder_of_their_run() {
     }
 }
 
+/// Report of a run over one host; `None`: the host is lost.
+fn of_shares(offered: Option<u64>) -> Report {
+    let mut report = Report {
+        reason: "of the shares".to_owned(),
+        hosts: vec![HostReport {
+            host: "h1".to_owned(),
+            state: match offered {
+                Some(_) => HostState::Complete,
+                None => HostState::Lost,
+            },
+            ..HostReport::default()
+        }],
+        ..Report::default()
+    };
+    report.totals.offered_frames = offered;
+    report
+}
+
 /// A fleet that knows one run.
 #[derive(Debug)]
 struct Knows(&'static str);
@@ -219,12 +249,11 @@ impl Carrier for Knows {
     ) -> Option<Result<(Report, End), StartError>> {
         assert_eq!(environment.run.as_deref(), Some(run));
         observer.started();
-        (run == self.0).then(|| {
-            let mut report = Report::default();
-            report.totals.offered_frames = Some(77);
-            report.reason = "of the shares".to_owned();
-            Ok((report, End::Completed))
-        })
+        (run == self.0).then(|| Ok((of_shares(Some(77)), End::Completed)))
+    }
+
+    fn delivered_late(&self) -> Vec<String> {
+        Vec::new()
     }
 
     fn agents(&self) -> Vec<Agent> {
@@ -297,4 +326,81 @@ fn runs_over_a_fleet_outlive_their_server() {
         );
         assert!(runs.end(SOON));
     }
+}
+
+/// A fleet whose host delivers its results after the end of the run.
+#[derive(Debug, Default)]
+struct DeliversLate {
+    late: Mutex<Vec<String>>,
+    made: AtomicU64,
+}
+
+impl Carrier for DeliversLate {
+    fn carry_out(
+        &self,
+        _: Plan,
+        environment: &Environment,
+        observer: &mut dyn Observer,
+    ) -> Result<(Report, End), StartError> {
+        observer.started();
+        self.late.lock().unwrap().extend(environment.run.clone());
+        Ok((of_shares(None), End::Fault("host h1 lost".to_owned())))
+    }
+
+    fn resume(
+        &self,
+        _: &str,
+        _: &Environment,
+        _: &mut dyn Observer,
+    ) -> Option<Result<(Report, End), StartError>> {
+        self.made.fetch_add(1, Ordering::Relaxed);
+        Some(Ok((of_shares(Some(77)), End::Completed)))
+    }
+
+    fn delivered_late(&self) -> Vec<String> {
+        self.late.lock().unwrap().clone()
+    }
+
+    fn agents(&self) -> Vec<Agent> {
+        Vec::new()
+    }
+
+    fn drain(&self, _: &str, _: bool) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[test]
+fn results_that_arrive_late_make_the_report_again_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let fleet = Arc::new(DeliversLate::default());
+    let with_fleet = Settings {
+        carrier: Some(Arc::clone(&fleet) as Arc<dyn Carrier>),
+        ..settings(folder.path(), 1)
+    };
+    let runs = Runs::new(with_fleet).unwrap();
+    let mut plan = traffic("count = 5");
+    for port in &mut plan.ports {
+        port.locator.host = Some("h1".to_owned());
+        port.locator.driver = None;
+        port.locator.name.clone_from(&port.name);
+    }
+    let run = runs.start(request(plan)).unwrap();
+    wait_for_end(&run);
+    let complete = || {
+        let report = runs.report(&run.id).unwrap();
+        report.totals.offered_frames == Some(77)
+    };
+    eventually_within(SOON, "the report is made again", complete);
+    let report = runs.report(&run.id).unwrap();
+    assert!(
+        report.warnings[0].contains("arrived after the end"),
+        "{:?}",
+        report.warnings
+    );
+    // The share comes again and again, and changes nothing.
+    let seen = fleet.made.load(Ordering::Relaxed);
+    fleet.late.lock().unwrap().push("another".to_owned());
+    assert!(runs.end(SOON));
+    assert_eq!((seen, fleet.made.load(Ordering::Relaxed)), (1, 1));
 }

@@ -107,6 +107,13 @@ impl Controller {
         }
     }
 
+    /// Delivers the result of an ended run once more.
+    #[must_use]
+    pub fn deliver_again(&mut self) -> Vec<Action> {
+        self.deliver();
+        self.take_actions()
+    }
+
     fn deliver(&mut self) {
         self.revision += 1;
         let result = self.result();

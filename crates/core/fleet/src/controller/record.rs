@@ -136,11 +136,12 @@ impl Controller {
                 if stage == RecordStage::Over {
                     controller.stage = Stage::Over;
                     controller.over_ns = now.mono_ns;
+                } else {
+                    let text = format!("epoch {epoch} continues the run of epoch {}", record.epoch);
+                    controller.warnings.push(text.clone());
+                    controller.actions.push(Action::Note(text));
+                    controller.renew_lease(now);
                 }
-                let text = format!("epoch {epoch} continues the run of epoch {}", record.epoch);
-                controller.warnings.push(text.clone());
-                controller.actions.push(Action::Note(text));
-                controller.renew_lease(now);
             }
         }
         let actions = controller.take_actions();
