@@ -118,7 +118,7 @@ pub enum Event {
     /// Share of a host, from the stream. A share may come more than once.
     Share(Box<ShareMessage>),
     /// All shares that the stream has, for a controller that adopts the run: it takes all before it judges any.
-    Shares(Vec<Box<ShareMessage>>),
+    Shares(Vec<ShareMessage>),
     /// Estimate of a host's clock against the clock of the controller.
     Clock {
         /// Host.
@@ -444,7 +444,11 @@ impl Controller {
             Event::Snap { host, snap } => self.snap(&host, snap, now),
             Event::Agent { host, event } => self.agent_event(&host, &event, now),
             Event::Share(share) => self.share(share, now),
-            Event::Shares(all) => all.into_iter().for_each(|share| self.share(share, now)),
+            Event::Shares(all) => {
+                for share in all {
+                    self.share(Box::new(share), now);
+                }
+            }
             Event::Clock {
                 host,
                 estimate,

@@ -71,8 +71,7 @@ pub trait Carrier: std::fmt::Debug + Send + Sync {
         observer: &mut dyn Observer,
     ) -> Option<Result<(Report, End), StartError>>;
 
-    /// Runs that have ended and whose hosts have delivered results since, from the last call on. [`Carrier::resume`] makes
-    /// their reports again.
+    /// Ended runs of which results have arrived since the last call. [`Carrier::resume`] makes their reports again.
     fn delivered_late(&self) -> Vec<String>;
 
     /// The agents that are there.

@@ -221,13 +221,13 @@ impl Fleet {
     ///
     /// # Errors
     /// A sentence, if the broker does not answer.
-    pub(crate) fn shares(&self, run: &str) -> Result<Vec<Box<ShareMessage>>, String> {
+    pub(crate) fn shares(&self, run: &str) -> Result<Vec<ShareMessage>, String> {
         let mut pieces: BTreeMap<String, wire::Pieces> = BTreeMap::new();
         let mut shares = Vec::new();
         for message in self.kept.shares(run)? {
             let own = pieces.entry(message.subject.clone()).or_default();
             let whole = own.add(&message.content);
-            let share = whole.and_then(|whole| wire::read::<Box<ShareMessage>>(&whole).ok());
+            let share = whole.and_then(|whole| wire::read::<ShareMessage>(&whole).ok());
             let end = |share: &ShareMessage| format!(".{run}.{}", share.host);
             shares.extend(share.filter(|s| s.run == run && message.subject.ends_with(&end(s))));
         }

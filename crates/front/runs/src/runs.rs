@@ -1005,7 +1005,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// Makes the reports of ended runs again whose hosts have delivered results since.
+    /// Makes the reports of ended runs again if more results have arrived.
     fn revise(self: &Arc<Self>) {
         let carrier = self.settings.carrier.iter();
         for id in carrier.flat_map(|carrier| carrier.delivered_late()) {
