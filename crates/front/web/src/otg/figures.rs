@@ -11,6 +11,7 @@ use serde_json::Value;
 use wb_machine::LinkCounters;
 use wb_model::{
     Report, Verdict,
+    fleet::HostState,
     report::{JobReport, StreamReport, Totals},
 };
 use wb_otg::{
@@ -199,7 +200,9 @@ fn live_figures(
 /// Warning about flows that did not run as planned.
 fn warning(report: &Report) -> Option<String> {
     let unsent = report.totals.unsent_frames.unwrap_or(0);
-    let is_whole = !matches!(report.verdict, Verdict::Invalid) && unsent == 0;
+    let mut hosts = report.hosts.iter();
+    let is_there = hosts.all(|host| host.state == HostState::Complete);
+    let is_whole = !matches!(report.verdict, Verdict::Invalid) && unsent == 0 && is_there;
     (!is_whole).then(|| {
         format!(
             "the last flows did not run as planned: {}; {unsent} frames were not sent",
