@@ -62,6 +62,8 @@ struct Inner {
 struct OtgState {
     /// The configuration as the client sent it.
     value: Value,
+    /// Seed of its random values that have none.
+    seed: u64,
     config: Arc<Config>,
     /// Ports that it owns, by their places.
     places: BTreeSet<String>,
@@ -205,7 +207,8 @@ impl Inner {
 
     fn replace(&self, value: Value) -> OtgResult<Value> {
         self.await_hosts(&value);
-        let (config, mut warnings) = self.checked(&value)?;
+        let seed = wb_machine::clock::wall_ns();
+        let (config, mut warnings) = self.checked(&value, seed)?;
         let places = self.checked_places(&config)?;
         self.stop_all()?;
         let old = self.state().places.clone();
@@ -239,6 +242,7 @@ impl Inner {
         let mut state = self.state();
         *state = OtgState {
             value,
+            seed,
             places,
             stations: Arc::new(stations),
             base: ports::counters(&config),
@@ -249,8 +253,7 @@ impl Inner {
     }
 
     /// Reads a configuration, and checks that its flows can be started. Also returns warnings.
-    fn checked(&self, value: &Value) -> OtgResult<(Config, Vec<String>)> {
-        let seed = wb_machine::clock::wall_ns();
+    fn checked(&self, value: &Value, seed: u64) -> OtgResult<(Config, Vec<String>)> {
         let agents = self.agents();
         let speed = |location: &str| ports::speed(location, &agents);
         let config = Config::read(value, &speed, seed)?;
@@ -319,20 +322,16 @@ impl Inner {
         }
     }
 
-    /// Changes the flows of the configuration while no flow is sent.
+    /// Changes the flows of the configuration. Flows that are being sent follow if they can.
     fn change_flows(
         &self,
         change: impl FnOnce(&mut Vec<Value>) -> OtgResult<()>,
     ) -> OtgResult<Value> {
         let _only = lock(&self.change);
         self.settle();
-        let (mut value, old) = {
+        let (mut value, seed, old) = {
             let state = self.state();
-            if state.active.is_some() {
-                let what = "unsupported: changes while flows are sent; stop them first";
-                return Err(OtgError::new(501, what));
-            }
-            (state.value.clone(), Arc::clone(&state.config))
+            (state.value.clone(), state.seed, Arc::clone(&state.config))
         };
         if let Some(config) = value.as_object_mut() {
             let flows = config.entry("flows").or_insert_with(|| json!([]));
@@ -343,7 +342,8 @@ impl Inner {
                 change(flows)?;
             }
         }
-        let (config, mut warnings) = self.checked(&value)?;
+        let (config, mut warnings) = self.checked(&value, seed)?;
+        self.follow_change(&old, &config)?;
         let known = old.warnings.iter().collect::<BTreeSet<_>>();
         warnings.retain(|warning| !known.contains(warning));
         let mut state = self.state();

@@ -9,7 +9,8 @@ use std::{
 };
 
 use serde_json::Value;
-use wb_otg::{Config, Context, Control, FlowState, State};
+use wb_model::units::Rate;
+use wb_otg::{Config, Context, Control, Flow, FlowState, State};
 use wb_runs::{Refusal, Run, RunRequest, RunState};
 use wb_session::StreamSteer;
 
@@ -341,6 +342,62 @@ impl Inner {
         Ok(())
     }
 
+    /// Lets flows that are being sent follow a change of the configuration: removed ones end, and others take their new
+    /// rate.
+    pub(super) fn follow_change(&self, old: &Config, new: &Config) -> OtgResult<()> {
+        let by_name = |config: &'_ Config| -> BTreeMap<String, Flow> {
+            let flows = config.flows.iter();
+            flows
+                .map(|flow| (flow.name.clone(), flow.clone()))
+                .collect()
+        };
+        let (old_flows, new_flows) = (by_name(old), by_name(new));
+        let removed = old_flows
+            .keys()
+            .filter(|name| !new_flows.contains_key(*name));
+        let removed: BTreeSet<String> = removed.cloned().collect();
+        let mut state = self.state();
+        if let Some(active) = state.active.as_mut() {
+            let unsent = active.unsent(old);
+            let (mut wishes, mut over) = (Vec::new(), Vec::new());
+            for (name, phase) in active.flows.iter() {
+                let is_waiting = matches!(phase, FlowPhase::Held | FlowPhase::Paused);
+                let is_live = is_waiting || unsent.contains(name);
+                let Some(flow) = old_flows.get(name) else {
+                    continue;
+                };
+                let Some(changed) = new_flows.get(name).filter(|new| is_changed(flow, new)) else {
+                    if is_live && removed.contains(name) {
+                        wishes.push((name.clone(), StreamSteer::End));
+                    }
+                    continue;
+                };
+                match new_rate(flow, changed).filter(|_| !is_waiting) {
+                    _ if !is_live => over.push((name.clone(), FlowPhase::Stopped)),
+                    Some(rate) => wishes.push((name.clone(), StreamSteer::Rate(rate))),
+                    None => {
+                        let what = format!(
+                            "unsupported: changing flow '{name}' while it is sent or waits, except its rate while it is sent; stop it first"
+                        );
+                        return Err(OtgError::new(501, what));
+                    }
+                }
+            }
+            if !wishes.is_empty() {
+                if active.is_elsewhere() {
+                    return Err(elsewhere::cannot_change("changing flows"));
+                }
+                let done = active.run.steer_streams(&wishes);
+                done.map_err(|why| OtgError::new(409, format!("conflict: {why}")))?;
+            }
+            let flows = Arc::make_mut(&mut active.flows);
+            flows.extend(over);
+            flows.retain(|name, _| !removed.contains(name));
+        }
+        state.ended.retain(|name, _| !removed.contains(name));
+        Ok(())
+    }
+
     /// Stops all flows, and waits for frames in flight.
     pub(super) fn stop_all(&self) -> OtgResult<()> {
         let Some(active) = self.settle() else {
@@ -411,6 +468,21 @@ impl Inner {
             Err(error) => Err(OtgError::internal(error)),
         }
     }
+}
+
+/// Returns true if two versions of a flow are sent in different ways.
+fn is_changed(old: &Flow, new: &Flow) -> bool {
+    old.streams != new.streams || (&old.tx, &old.rx) != (&new.tx, &new.rx)
+}
+
+/// The new rate of each stream of a flow, if nothing else has changed.
+fn new_rate(old: &Flow, new: &Flow) -> Option<Rate> {
+    let rate = new.streams.first()?.0.rate;
+    let mut old = old.clone();
+    old.streams
+        .iter_mut()
+        .for_each(|(stream, _)| stream.rate = rate);
+    (!is_changed(&old, new)).then_some(rate)
 }
 
 /// Changes the streams of flows of a run.
