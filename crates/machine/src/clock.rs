@@ -1,6 +1,11 @@
 //! Clocks: readings, offset, resolution and cost.
 
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
+
+/// Offset that tests add to the wall clock of this process, in ns.
+static TEST_OFFSET_NS: AtomicI64 = AtomicI64::new(0);
 
 /// Offset of CLOCK_REALTIME from CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +37,19 @@ pub fn monotonic_ns() -> u64 {
 /// CLOCK_REALTIME in nanoseconds, for timestamps of frames.
 #[inline]
 pub fn wall_ns() -> u64 {
-    nanoseconds(clock_gettime(ClockId::Realtime))
+    nanoseconds(clock_gettime(ClockId::Realtime)).wrapping_add_signed(test_offset_ns())
+}
+
+/// Offset that tests add to the wall clock of this process, in ns; 0 outside of tests. Arrival times of the kernel do not
+/// have it.
+#[inline]
+pub fn test_offset_ns() -> i64 {
+    TEST_OFFSET_NS.load(Ordering::Relaxed)
+}
+
+/// Gives this process another wall clock, so that processes of one host can test hosts with different clocks.
+pub fn set_test_offset_ns(ns: i64) {
+    TEST_OFFSET_NS.store(ns, Ordering::Relaxed);
 }
 
 /// Current offset of the two clocks. The wall clock is steered, so a long run must repeat the call.

@@ -35,6 +35,7 @@ pub mod related_interfaces;
 pub mod resolve;
 pub mod route;
 pub mod runs;
+pub mod stamped_udp;
 pub mod steering;
 pub mod sysctl;
 pub mod user;

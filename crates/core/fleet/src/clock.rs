@@ -1,22 +1,29 @@
-//! Clocks of hosts against the clock of the controller, from exchanges of four stamps.
+//! Clocks of hosts against each other, from exchanges of four stamps.
 //!
 //! An exchange gives the offset within half of its round trip, whatever the two directions take. The exchange with the
 //! shortest round trip of a group of [`EXCHANGES`] gives one [`Estimate`], and a line through the last
 //! [`ESTIMATES`] estimates gives the offset at any time, the drift, and the maximum error ([`ClockLine`]).
+//!
+//! The host that receives a direction compares its clock with the host that sends it ([`SenderLine`]). If they cannot
+//! reach each other, both are compared with the clock of the controller over the broker ([`pair_clock`]).
 
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 use wb_model::peer::PairClock;
 
-use crate::SECOND;
+use crate::{MS, SECOND};
 
 /// Number of exchanges for one estimate.
 pub const EXCHANGES: usize = 32;
 /// Number of estimates of a line.
 pub const ESTIMATES: usize = 30;
-/// Time between two estimates, in ns.
+/// Longest time between two estimates, in ns.
 pub const ESTIMATE_NS: u64 = SECOND;
+/// Shortest time between two estimates, in ns.
+const SHORTEST_NS: u64 = 20 * MS;
+/// Time for which a pair of clocks is used after it was computed by the controller: until the next lease arrives.
+const PAIR_NS: u64 = SECOND;
 /// Number of estimates from which on a line is used; before, the last estimate counts.
 const FEWEST: usize = 5;
 /// Maximum drift between the clocks of two machines in ppb, assumed while no line is known.
@@ -98,8 +105,6 @@ pub struct ClockLine {
     recent: VecDeque<Estimate>,
     first: Option<Estimate>,
     exchanges: u64,
-    /// Largest error that was reported so far, in ns.
-    worst_ns: u64,
 }
 
 /// Offset at a moment, with its maximum error.
@@ -139,9 +144,17 @@ impl ClockLine {
             self.recent.pop_front();
         }
         self.recent.push_back(estimate);
-        if let Some(offset) = self.offset_at(estimate.at_ns) {
-            self.worst_ns = self.worst_ns.max(offset.error_ns);
-        }
+    }
+
+    /// Time from the last estimate to the next one, in ns: a fraction of the time that the estimates cover, so that the
+    /// error grows little until then.
+    #[must_use]
+    pub fn wait_ns(&self) -> u64 {
+        let (first, last) = (self.recent.front(), self.recent.back());
+        let span = first
+            .zip(last)
+            .map_or(0, |(first, last)| last.at_ns.saturating_sub(first.at_ns));
+        (span / 8).clamp(SHORTEST_NS, ESTIMATE_NS)
     }
 
     /// Latest estimate.
@@ -162,12 +175,6 @@ impl ClockLine {
         self.exchanges
     }
 
-    /// Largest error of any moment so far, in ns.
-    #[must_use]
-    pub const fn worst_error_ns(&self) -> u64 {
-        self.worst_ns
-    }
-
     /// Drift of the far clock against the near clock in parts per billion; 0 while no line is known.
     #[must_use]
     pub fn drift_ppb(&self) -> i64 {
@@ -175,18 +182,18 @@ impl ClockLine {
     }
 
     /// Offset at a time of the near clock, in ns since 1970, not before the oldest of the recent estimates. `None`
-    /// without an estimate. The true offset is within the error if the drift is constant, and at most 100 ppm while
-    /// there are fewer than five estimates.
+    /// without an estimate. The true offset is within the error if the drift is constant and at most 100 ppm.
     #[must_use]
     pub fn offset_at(&self, at_ns: u64) -> Option<Offset> {
         let last = self.recent.back()?;
         let after = signed(at_ns, last.at_ns);
+        let error = last.bound_ns as f64 + after.abs() * MAX_DRIFT_PPB / 1e9;
+        let by_last = Offset {
+            offset_ns: last.offset_ns,
+            error_ns: (error + ROUNDING_NS).ceil() as u64,
+        };
         let Some(fit) = self.fit() else {
-            let error = last.bound_ns as f64 + after.abs() * MAX_DRIFT_PPB / 1e9;
-            return Some(Offset {
-                offset_ns: last.offset_ns,
-                error_ns: (error + ROUNDING_NS).ceil() as u64,
-            });
+            return Some(by_last);
         };
         let bound = self.recent.iter().map(|e| e.bound_ns).max().unwrap_or(0) as f64;
         // At each estimate the line is wrong by at most bound + residual. Outside of the estimates, the error of a line
@@ -194,9 +201,28 @@ impl ClockLine {
         let beyond = after.max(-(fit.span + after)).max(0.0);
         let growth = 1.0 + 2.0 * beyond / fit.span;
         let offset = last.offset_ns as f64 + fit.at_last + fit.slope * after;
-        Some(Offset {
+        let by_line = Offset {
             offset_ns: offset.round() as i64,
             error_ns: ((bound + fit.residual) * growth + ROUNDING_NS).ceil() as u64,
+        };
+        Some(match by_line.error_ns <= by_last.error_ns {
+            true => by_line,
+            false => by_last,
+        })
+    }
+
+    /// Offset that is used from a time of the near clock on for `valid_ns`, in which the error holds.
+    #[must_use]
+    pub fn offset_for(&self, at_ns: u64, valid_ns: u64) -> Option<Offset> {
+        let begin = self.offset_at(at_ns)?;
+        let end = self.offset_at(at_ns.saturating_add(valid_ns))?;
+        let change = end.offset_ns.saturating_sub(begin.offset_ns);
+        Some(Offset {
+            offset_ns: begin.offset_ns.saturating_add(change / 2),
+            error_ns: begin
+                .error_ns
+                .max(end.error_ns)
+                .saturating_add(change.unsigned_abs().div_ceil(2)),
         })
     }
 
@@ -243,33 +269,105 @@ fn signed(at_ns: u64, than_ns: u64) -> f64 {
     (i128::from(at_ns) - i128::from(than_ns)) as f64
 }
 
-/// Compares the clocks of the hosts of a direction, each by its line against the controller. `None` without estimates.
+/// Clock of a host that sends, as a host that receives from it knows it by exchanges of their own.
+#[derive(Clone, Debug, Default)]
+pub struct SenderLine {
+    from: String,
+    to: String,
+    line: ClockLine,
+    /// Offset that is used since the last call of [`SenderLine::pair`], in ns.
+    used_ns: Option<i64>,
+}
+
+impl SenderLine {
+    /// Creates the line of the sender `from` at the receiver `to`.
+    #[must_use]
+    pub fn new(from: impl Into<String>, to: impl Into<String>) -> Self {
+        Self {
+            from: from.into(),
+            to: to.into(),
+            line: ClockLine::default(),
+            used_ns: None,
+        }
+    }
+
+    /// Adds the exchanges of one estimate. Returns false if none of them is valid.
+    pub fn add(&mut self, exchanges: &[Exchange]) -> bool {
+        let estimate = Estimate::best(exchanges);
+        if let Some(estimate) = estimate {
+            self.line.add(estimate, exchanges.len());
+        }
+        estimate.is_some()
+    }
+
+    /// Time from the last estimate to the next one, in ns.
+    #[must_use]
+    pub fn wait_ns(&self) -> u64 {
+        self.line.wait_ns()
+    }
+
+    /// Clocks of both hosts at `at_ns` of the receiver's clock, for the time until the next call, in about `next_ns`. The
+    /// error also holds for the time since the last call, however long that is ago. `None` without an estimate.
+    pub fn pair(&mut self, at_ns: u64, next_ns: u64) -> Option<PairClock> {
+        let now = self.line.offset_at(at_ns)?;
+        let until_now = self.used_ns.map_or(0, |used| {
+            let change = now.offset_ns.saturating_sub(used);
+            now.error_ns.saturating_add(change.unsigned_abs())
+        });
+        let next = self.line.offset_for(at_ns, next_ns)?;
+        self.used_ns = Some(next.offset_ns);
+        Some(PairClock {
+            from: self.from.clone(),
+            to: self.to.clone(),
+            method: "udp".to_owned(),
+            // The line has the sender's clock minus the receiver's clock.
+            offset_start_ns: self.line.first()?.offset_ns.saturating_neg(),
+            offset_end_ns: next.offset_ns.saturating_neg(),
+            drift_ppb: self.line.drift_ppb().saturating_neg(),
+            error_ns: next.error_ns.max(until_now),
+            exchanges: self.line.exchanges(),
+            ..PairClock::default()
+        })
+    }
+}
+
+/// Two hosts with one clock.
 #[must_use]
-pub fn pair_clock(from: (&str, &ClockLine), to: (&str, &ClockLine)) -> Option<PairClock> {
-    let (first, last) = (from.1.first()?.to(to.1.first()?), from.1.last()?);
+pub fn same_clock(from: &str, to: &str) -> PairClock {
+    PairClock {
+        from: from.to_owned(),
+        to: to.to_owned(),
+        method: "same".to_owned(),
+        ..PairClock::default()
+    }
+}
+
+/// Compares the clocks of the hosts of a direction, each by its line against the controller, for the time after `at_ns`
+/// of the controller's clock. `None` without estimates.
+#[must_use]
+pub fn pair_clock(
+    from: (&str, &ClockLine),
+    to: (&str, &ClockLine),
+    at_ns: u64,
+) -> Option<PairClock> {
+    let first = from.1.first()?.to(to.1.first()?);
     // Without an exchange, both hosts are known to have the clock of the controller.
     if from.1.exchanges() == 0 && to.1.exchanges() == 0 {
-        return Some(PairClock {
-            from: from.0.to_owned(),
-            to: to.0.to_owned(),
-            method: "same".to_owned(),
-            ..PairClock::default()
-        });
+        return Some(same_clock(from.0, to.0));
     }
-    let at_ns = last.at_ns.max(to.1.last()?.at_ns);
-    let (near, far) = (from.1.offset_at(at_ns)?, to.1.offset_at(at_ns)?);
-    let worst = from
-        .1
-        .worst_error_ns()
-        .saturating_add(to.1.worst_error_ns());
+    let (near, far) = (
+        from.1.offset_for(at_ns, PAIR_NS)?,
+        to.1.offset_for(at_ns, PAIR_NS)?,
+    );
     Some(PairClock {
         from: from.0.to_owned(),
         to: to.0.to_owned(),
-        method: "exchange".to_owned(),
+        method: "broker".to_owned(),
         offset_start_ns: first.offset_ns,
         offset_end_ns: far.offset_ns.saturating_sub(near.offset_ns),
         drift_ppb: to.1.drift_ppb().saturating_sub(from.1.drift_ppb()),
-        error_ns: worst.max(near.error_ns.saturating_add(far.error_ns)),
+        error_ns: near.error_ns.saturating_add(far.error_ns),
         exchanges: from.1.exchanges().saturating_add(to.1.exchanges()),
+        ..PairClock::default()
     })
 }

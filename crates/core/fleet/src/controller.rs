@@ -77,8 +77,8 @@ pub struct RunSettings {
     /// Longest drain of a job in ns.
     #[serde(default)]
     pub drain_ns: u64,
-    /// Key of the run for clock exchanges, as hex digits.
-    #[serde(default)]
+    /// Key of the run for clock exchanges, as hex digits. Another controller that continues the run does not need it.
+    #[serde(skip)]
     pub key: String,
 }
 
@@ -207,8 +207,6 @@ pub struct RunResult {
     pub hosts: Vec<HostReport>,
     /// Reason for which a direction is incomplete, by the first flow of the direction.
     pub incomplete: BTreeMap<u32, String>,
-    /// Clocks of each direction between two hosts.
-    pub clocks: Vec<PairClock>,
     /// Warnings, one sentence each.
     pub warnings: Vec<String>,
 }
@@ -314,6 +312,8 @@ pub struct Controller {
     lease_next_ns: u64,
     is_leasing: bool,
     clock_next_ns: u64,
+    /// Clocks that the hosts compared themselves, by sender and receiver.
+    compared: BTreeMap<(String, String), PairClock>,
     /// Snapshots that are not shown yet, by interval and host.
     snaps: BTreeMap<u64, SnapsOfHosts>,
     shown: u64,
@@ -350,7 +350,7 @@ impl Controller {
         });
         let hosts = hosts.collect();
         let mut controller = Self::of(settings, epoch, placement, hosts, now);
-        controller.open(now);
+        controller.open(registrations, now);
         let actions = controller.take_actions();
         (controller, actions)
     }
@@ -386,6 +386,7 @@ impl Controller {
             lease_next_ns: now.mono_ns,
             is_leasing: true,
             clock_next_ns: now.mono_ns,
+            compared: BTreeMap::new(),
             snaps: BTreeMap::new(),
             shown: 0,
             stop: None,

@@ -345,6 +345,22 @@ pub struct Open {
     /// Key of the run for HMAC-SHA-256 of clock exchanges, as hex digits.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub key: String,
+    /// Hosts that send to this host, with whose clocks it compares its own clock.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub senders: Vec<ClockSource>,
+}
+
+/// Host whose clock other hosts compare with their own clocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockSource {
+    /// Name of the host.
+    pub host: String,
+    /// Random name of the start of its kernel, as in its registration.
+    #[serde(default)]
+    pub boot: String,
+    /// Addresses that answer clock exchanges.
+    #[serde(default)]
+    pub udp: Vec<String>,
 }
 
 /// Direction of a traffic job between two ports. Its first flow number identifies it in messages.
@@ -535,6 +551,9 @@ pub struct Armed {
     /// Hardware addresses of neighbours by IP address.
     #[serde(default)]
     pub neighbours: BTreeMap<String, String>,
+    /// Clocks of the hosts that send to this host, as far as it could compare them itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clocks: Vec<PairClock>,
 }
 
 /// Flows of a direction.

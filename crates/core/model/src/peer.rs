@@ -36,7 +36,8 @@ pub struct PairClock {
     pub from: String,
     /// Host of the receiver.
     pub to: String,
-    /// Method by which the offset is known: `ptp`, `chrony`, `exchange` or `same`.
+    /// Method by which the offset is known: `udp` (exchanges of stamps between the two hosts), `broker` (exchanges of both
+    /// with the controller over the broker) or `same` (one clock).
     pub method: String,
     /// First offset of the run, in ns.
     pub offset_start_ns: i64,
@@ -48,9 +49,22 @@ pub struct PairClock {
     pub error_ns: u64,
     /// Number of exchanges from which the offsets were estimated.
     pub exchanges: u64,
+    /// Mean of the offsets that were added to the latencies, in ns; absent without latencies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset_mean_ns: Option<i64>,
 }
 
 impl PairClock {
+    /// A later estimate of the same clocks in the same run: it keeps the first offset and the larger error.
+    #[must_use]
+    pub fn followed_by(&self, later: Self) -> Self {
+        Self {
+            offset_start_ns: self.offset_start_ns,
+            error_ns: self.error_ns.max(later.error_ns),
+            ..later
+        }
+    }
+
     /// `the clocks of a and b are known to 4.9 us only`.
     #[must_use]
     pub fn account(&self) -> String {

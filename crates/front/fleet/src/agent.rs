@@ -26,12 +26,15 @@ use wb_session::{PortHint, Signals};
 use crate::{
     bus::{Bus, Message, News},
     clock::HostClock,
+    clocks::ClockServer,
     files,
     pki::Access,
     register, wire,
     work::{Engine, PartNews, Surroundings, Tell, Work},
 };
 
+/// UDP port at which an agent answers clock exchanges unless its options name another one.
+pub const CLOCK_PORT: u16 = 40061;
 /// Longest time without a check of the signals.
 const LOOK: Duration = Duration::from_millis(100);
 /// Interval at which the load of the host is read.
@@ -54,6 +57,8 @@ pub struct AgentOptions {
     pub grants: Grants,
     /// Labels, by which plans choose hosts.
     pub labels: BTreeMap<String, String>,
+    /// UDP port that answers clock exchanges; `None`: closed.
+    pub clock_port: Option<u16>,
     /// Folder of results that are not delivered yet.
     pub state: PathBuf,
     /// Protocol that the agent claims in a test of versions.
@@ -83,6 +88,9 @@ pub(crate) type Opener<'a> = Box<dyn Fn(Open, Tell) -> Box<dyn Engine> + 'a>;
 /// # Errors
 /// If the broker cannot be reached, or another agent has the name of the host.
 pub fn run(options: &AgentOptions, signals: &Signals) -> io::Result<()> {
+    if let Some(ns) = wire::test_offset_ns() {
+        wb_machine::clock::set_test_offset_ns(ns);
+    }
     let (sender, arrivals) = channel();
     let inputs: Inputs = Arc::new(move |input| {
         let _ = sender.send(((), input));
@@ -97,26 +105,36 @@ pub fn run(options: &AgentOptions, signals: &Signals) -> io::Result<()> {
         let n = kept.len();
         (options.say)(&format!("{n} results of earlier runs are to be delivered"));
     }
+    let clock_server = options.clock_port.and_then(|port| {
+        let opened = ClockServer::open(&host, port);
+        let refused = |why: &io::Error| {
+            let what = format!(
+                "UDP port {port}: {why}; clocks are compared over the broker, which is less exact (--clock-port PORT)"
+            );
+            (options.say)(&what);
+        };
+        opened.inspect_err(refused).ok()
+    });
+    let clock_port = clock_server.as_ref().map(ClockServer::port);
+    let registration = register::registration(options, &wire::random_id()?, clock_port);
     let around = Surroundings {
         host,
         grants: options.grants.clone(),
         ports: options.ports.clone(),
         hints: options.hints,
+        boot: registration.boot.clone(),
         state: options.state.clone(),
         ask: bus.asks(format!("{}{}", files::FILE, options.access.name)),
     };
     // A crash may have left some.
     let _ = fs::remove_dir_all(files::folder(&options.state));
-    let clock = HostClock {
-        offset_ns: wire::test_offset_ns(),
-        ..HostClock::default()
-    };
-    let registration = register::registration(options, &wire::random_id()?);
+    let clock = HostClock::default();
     let open: Opener<'_> =
         Box::new(move |open, tell| Box::new(Work::open(open, around.clone(), tell)));
     let mut agent = Process {
         store: Some(store),
         guard: Some(LeaseGuard::start()?),
+        clock_server,
         say: options.say,
         ..Process::new(registration, kept, bus, clock, inputs, open)?
     };
@@ -176,6 +194,7 @@ pub(crate) fn powers(grants: &Grants) -> Vec<Power> {
 pub(crate) struct Process<'a> {
     machine: Machine,
     registration: Registration,
+    clock_server: Option<ClockServer>,
     bus: Bus,
     host: String,
     clock: HostClock,
@@ -229,6 +248,7 @@ impl<'a> Process<'a> {
             open,
             store: None,
             guard: None,
+            clock_server: None,
             say: |_| {},
         })
     }
@@ -414,6 +434,7 @@ impl<'a> Process<'a> {
             Action::Open(open) => {
                 // The part before must have freed its ports.
                 self.work = None;
+                self.answer_clock(Some(&open.key));
                 let (inputs, run) = (Arc::clone(&self.inputs), open.run.clone());
                 let own = run.clone();
                 let tell: Tell = Arc::new(move |news| inputs(Input::Part(own.clone(), news)));
@@ -431,7 +452,9 @@ impl<'a> Process<'a> {
                 self.with(&run, |work| work.peer_lost(direction));
             }
             Action::Release { run } => {
-                self.work.take_if(|(own, _)| *own == run);
+                if self.work.take_if(|(own, _)| *own == run).is_some() {
+                    self.answer_clock(None);
+                }
             }
             Action::StoreShare(share) => {
                 if let Some(store) = &self.store
@@ -447,6 +470,13 @@ impl<'a> Process<'a> {
                     store.remove(&run);
                 }
             }
+        }
+    }
+
+    /// Answers exchanges of stamps with the hosts of a run; without a key it answers nobody.
+    fn answer_clock(&self, key: Option<&str>) {
+        if let Some(server) = &self.clock_server {
+            server.answer_run(key);
         }
     }
 

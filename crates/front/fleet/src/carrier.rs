@@ -111,8 +111,13 @@ impl Carrier for FleetCarrier {
             operation: "name the run",
             cause,
         })?;
+        let key = wire::random_hex::<32>().map_err(|cause| StartError::System {
+            operation: "choose the key of the clock exchanges",
+            cause,
+        })?;
         let settings = RunSettings {
             run: run.clone(),
+            key,
             controller: crate::pki::CONTROLLER.to_owned(),
             lease_ns: self.settings.lease_ns.unwrap_or(LEASE_NS),
             interval_ns: plan.interval.as_nanos(),

@@ -11,6 +11,7 @@ pub mod broker;
 mod bus;
 mod carrier;
 mod clock;
+mod clocks;
 mod files;
 mod fleet;
 mod kept;

@@ -1,10 +1,10 @@
 //! The fleet of this host: its broker, and its agent in this process. Other hosts may join.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io,
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::Path,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -17,7 +17,7 @@ use wb_runs::Grants;
 use wb_session::{PortHint, Signals};
 
 use crate::{
-    agent::{self, AgentOptions},
+    agent::{self, AgentOptions, CLOCK_PORT},
     broker::Broker,
     pki::{self, Access, in_file},
 };
@@ -95,6 +95,7 @@ impl Local {
             ports: Vec::new(),
             grants: Grants::default(),
             labels: BTreeMap::new(),
+            clock_port: Some(CLOCK_PORT),
             state: folder.join("agent"),
             protocol: None,
             version: None,
@@ -164,6 +165,17 @@ fn host_name() -> String {
 
 /// Addresses at which other hosts reach the broker, each with its port.
 fn addresses() -> io::Result<Vec<String>> {
+    let all = global_addresses()?.into_iter();
+    let mut all: Vec<String> = all.map(|a| SocketAddr::new(a, PORT).to_string()).collect();
+    all.sort();
+    if all.is_empty() {
+        all.push(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)).to_string());
+    }
+    Ok(all)
+}
+
+/// Addresses of this host that are neither loopback nor link-local.
+pub(crate) fn global_addresses() -> io::Result<BTreeSet<IpAddr>> {
     let netlink = Namespace::current().and_then(|own| Netlink::open(&own));
     let netlink = netlink.map_err(io::Error::other)?;
     let links = netlink.links().map_err(io::Error::other)?;
@@ -173,16 +185,8 @@ fn addresses() -> io::Result<Vec<String>> {
     let global = all
         .map(|known| known.address)
         .filter(|address| match address {
-            std::net::IpAddr::V4(a) => !a.is_loopback() && !a.is_link_local(),
-            std::net::IpAddr::V6(a) => !a.is_loopback() && !a.is_unicast_link_local(),
+            IpAddr::V4(a) => !a.is_loopback() && !a.is_link_local(),
+            IpAddr::V6(a) => !a.is_loopback() && !a.is_unicast_link_local(),
         });
-    let mut all: Vec<String> = global
-        .map(|a| SocketAddr::new(a, PORT).to_string())
-        .collect();
-    all.sort();
-    all.dedup();
-    if all.is_empty() {
-        all.push(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)).to_string());
-    }
-    Ok(all)
+    Ok(global.collect())
 }

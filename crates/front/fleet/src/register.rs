@@ -6,11 +6,16 @@ use wb_model::plan::PLAN_SCHEMA;
 
 use crate::{
     agent::{AgentOptions, powers},
-    wire,
+    clocks,
 };
 
-/// Registration of an agent with the interfaces of its network namespace.
-pub(crate) fn registration(options: &AgentOptions, id: &str) -> Registration {
+/// Registration of an agent with the interfaces of its network namespace. `clock_port` is the UDP port that answers clock
+/// exchanges, if it is open.
+pub(crate) fn registration(
+    options: &AgentOptions,
+    id: &str,
+    clock_port: Option<u16>,
+) -> Registration {
     let machine = wb_machine::machine::identity();
     Registration {
         host: options.access.name.clone(),
@@ -26,10 +31,13 @@ pub(crate) fn registration(options: &AgentOptions, id: &str) -> Registration {
         memory_bytes: machine.memory_bytes,
         kernel: machine.kernel,
         // In a test, the agent has another clock.
-        boot: match wire::test_offset_ns() {
+        boot: match wb_machine::clock::test_offset_ns() {
             0 => wb_machine::machine::boot_id(),
             _ => String::new(),
         },
+        udp: clock_port.map_or_else(Vec::new, |port| {
+            clocks::addresses(&options.access.servers, port)
+        }),
         ports: ports(options),
         labels: options.labels.clone(),
         ..Registration::default()

@@ -93,10 +93,9 @@ pub(crate) fn is_acknowledgement(content: &[u8]) -> bool {
     serde_json::from_slice(content).is_ok_and(|ack: Acknowledgement| !ack.stream.is_empty())
 }
 
-/// Offset of the clock of an agent in a test, in ns, from `WB_TEST_CLOCK_OFFSET`.
-pub(crate) fn test_offset_ns() -> i64 {
-    let text = std::env::var("WB_TEST_CLOCK_OFFSET");
-    text.ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+/// Offset that tests add to the clock of an agent, in ns, from `WB_TEST_CLOCK_OFFSET`.
+pub(crate) fn test_offset_ns() -> Option<i64> {
+    std::env::var("WB_TEST_CLOCK_OFFSET").ok()?.parse().ok()
 }
 
 /// A random word of 16 hex digits.
@@ -104,7 +103,15 @@ pub(crate) fn test_offset_ns() -> i64 {
 /// # Errors
 /// If the system has no random bytes.
 pub(crate) fn random_id() -> io::Result<String> {
-    let mut bytes = [0; 8];
+    random_hex::<8>()
+}
+
+/// Hex digits of `N` random bytes.
+///
+/// # Errors
+/// If the system has no random bytes.
+pub(crate) fn random_hex<const N: usize>() -> io::Result<String> {
+    let mut bytes = [0; N];
     let filled = SystemRandom::new().fill(&mut bytes);
     filled.map_err(|_| io::Error::other("the system has no random bytes"))?;
     Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())

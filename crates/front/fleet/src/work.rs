@@ -1,21 +1,23 @@
 //! The part of one run on this host, in a separate thread.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
     thread,
 };
 
 use wb_fleet_core::message::{
-    Armed, Direction, DirectionFlows, JobCounts, Open, Opened, PartFile, Problem, Refused,
-    RefusedKind, Snap, V1,
+    Armed, ClockSource, Direction, DirectionFlows, JobCounts, Open, Opened, PartFile, Problem,
+    Refused, RefusedKind, Snap, V1,
 };
 use wb_fleet_core::{Share, ShareEnd};
+use wb_machine::clock::wall_ns;
 use wb_model::{
     Plan, Report,
     peer::{PairClock, Sent},
@@ -28,7 +30,10 @@ use wb_session::{
     View,
 };
 
-use crate::files::{Ask, Fetched};
+use crate::{
+    clocks::Comparisons,
+    files::{Ask, Fetched},
+};
 
 /// News of a part.
 #[derive(Debug)]
@@ -53,6 +58,8 @@ pub(crate) struct Surroundings {
     pub(crate) state: PathBuf,
     /// Asks the controller for a piece of a file.
     pub(crate) ask: Ask,
+    /// Random name of the start of the kernel; empty if unknown.
+    pub(crate) boot: String,
 }
 
 /// Next step of a part.
@@ -91,8 +98,54 @@ pub(crate) type Tell = Arc<dyn Fn(PartNews) + Send + Sync>;
 pub(crate) struct Work {
     steps: Option<Sender<Step>>,
     signals: Signals,
-    peers: PeerLink,
+    clocks: Arc<Clocks>,
     thread: Option<thread::JoinHandle<()>>,
+}
+
+/// Clocks of the hosts that send to this one.
+#[derive(Debug)]
+struct Clocks {
+    peers: PeerLink,
+    /// Hosts whose clocks this host compares with its own clock. Those of other hosts come from the controller.
+    compared: OnceLock<BTreeSet<String>>,
+    /// Start of the run by the wall clock, in ns since 1970.
+    start_ns: AtomicU64,
+    /// Directions that still send, by the host of the sender.
+    sending: Mutex<BTreeMap<String, BTreeSet<u32>>>,
+}
+
+impl Clocks {
+    /// Sets the clock of a sender. From the start on, the largest error counts. Once a host has sent its last frame, its
+    /// clock stays as it is.
+    fn set(&self, pair: PairClock) {
+        let sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        if sending.get(&pair.from).is_some_and(BTreeSet::is_empty) {
+            return;
+        }
+        let clock = self.peers.clock(&pair.from);
+        let is_running = wall_ns() >= self.start_ns.load(Ordering::Relaxed);
+        let known = clock.pair().filter(|_| is_running);
+        clock.set(match known {
+            Some(known) => known.followed_by(pair),
+            None => pair,
+        });
+    }
+
+    /// Takes the end of the sender of a direction.
+    fn end(&self, direction: u32) {
+        let mut sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        for directions in sending.values_mut() {
+            directions.remove(&direction);
+        }
+    }
+
+    /// Sets the clock of a sender as the controller knows it, unless this host knows it better.
+    fn set_of_controller(&self, pair: &PairClock) {
+        let is_compared = |compared: &BTreeSet<String>| compared.contains(&pair.from);
+        if !self.compared.get().is_some_and(is_compared) {
+            self.set(pair.clone());
+        }
+    }
 }
 
 impl Work {
@@ -102,11 +155,24 @@ impl Work {
         let signals = Signals::default();
         let of_sent = Arc::clone(&tell);
         let peers = PeerLink::new(move |sent| of_sent(PartNews::SenderEnded(sent)));
+        let mut sending: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
+        for way in open.directions.iter().filter(|way| way.to == around.host) {
+            let of_host = sending.entry(way.from.clone()).or_default();
+            of_host.insert(way.first_flow);
+        }
+        let clocks = Arc::new(Clocks {
+            sending: Mutex::new(sending),
+            peers: peers.clone(),
+            compared: OnceLock::new(),
+            start_ns: AtomicU64::new(u64::MAX),
+        });
         let part = Part {
             around,
             signals: signals.clone(),
-            peers: peers.clone(),
             run: open.run.clone(),
+            clocks: Arc::clone(&clocks),
+            key: open.key.clone(),
+            senders: open.senders.clone(),
             directions: open.directions.clone(),
             files: open.files.clone(),
             next,
@@ -134,7 +200,7 @@ impl Work {
         Self {
             steps: Some(steps),
             signals,
-            peers,
+            clocks,
             thread: thread.ok(),
         }
     }
@@ -161,16 +227,18 @@ impl Engine for Work {
     }
 
     fn peer_sent(&mut self, sent: Sent) {
-        self.peers.receive(sent);
+        self.clocks.end(sent.direction);
+        self.clocks.peers.receive(sent);
     }
 
     fn peer_lost(&mut self, direction: u32) {
-        self.peers
-            .report_lost(direction, "its sender was lost".to_owned());
+        self.clocks.end(direction);
+        let why = "its sender was lost".to_owned();
+        self.clocks.peers.report_lost(direction, why);
     }
 
     fn set_clock(&mut self, clock: &PairClock) {
-        self.peers.clock(&clock.from).set(clock.clone());
+        self.clocks.set_of_controller(clock);
     }
 }
 
@@ -188,8 +256,10 @@ impl Drop for Work {
 struct Part {
     around: Surroundings,
     signals: Signals,
-    peers: PeerLink,
     run: String,
+    clocks: Arc<Clocks>,
+    key: String,
+    senders: Vec<ClockSource>,
     directions: Vec<Direction>,
     files: Vec<PartFile>,
     next: Receiver<Step>,
@@ -246,7 +316,7 @@ impl Part {
             hints: (self.around.hints)(&plan),
             signals: self.signals.clone(),
             base: self.around.grants.files.clone(),
-            peers: self.peers.clone(),
+            peers: self.clocks.peers.clone(),
             shares_process: true,
             ..Environment::default()
         };
@@ -264,6 +334,8 @@ impl Part {
         let Ok(Step::Resolve) = self.next.recv() else {
             return;
         };
+        let Surroundings { host, boot, .. } = &self.around;
+        let comparisons = Comparisons::begin(host, boot, &self.key, &self.senders);
         let mut extras = Extras {
             histograms: true,
             progress: true,
@@ -274,14 +346,21 @@ impl Part {
             Ok(prepared) => prepared,
             Err(error) => return self.tell(PartNews::Armed(Err(self.refused(&error)))),
         };
+        let compared = comparisons.first();
+        let hosts = compared.iter().map(|clock| clock.from.clone());
+        self.clocks.compared.get_or_init(|| hosts.collect());
         self.tell(PartNews::Armed(Ok(Armed {
             lead_ns: prepared.lead_ns(),
             flows: self.flows(),
             neighbours: BTreeMap::new(),
+            clocks: compared,
         })));
         let Ok(Step::StartAt(wall_ns)) = self.next.recv() else {
             return;
         };
+        self.clocks.start_ns.store(wall_ns, Ordering::Relaxed);
+        let clocks = Arc::clone(&self.clocks);
+        comparisons.follow(Arc::new(move |pair| clocks.set(pair)));
         let mut observer = Watcher { part: self };
         match prepared.run_at(StartAt::Wall(wall_ns), &mut observer) {
             Ok(finished) => {

@@ -11,24 +11,38 @@ use super::{
 };
 use crate::{
     MS, Now,
-    message::{Answer, Armed, LeaseMessage, Op, Open, Problem, Refused, RunEpoch, Start, V1},
+    message::{
+        Answer, Armed, ClockSource, Direction, LeaseMessage, Op, Open, Problem, Refused,
+        Registration, RunEpoch, Start, V1,
+    },
     subjects::Subject,
 };
 
 impl Controller {
     /// Asks every host to open its part.
-    pub(super) fn open(&mut self, now: Now) {
+    pub(super) fn open(&mut self, registrations: &[Registration], now: Now) {
         self.store_record(RecordStage::Arming);
         let parts: Vec<_> = self.placement.parts.clone().into_iter().collect();
         for (host, part) in parts {
             let directions = self.placement.directions.iter();
             let own = directions.filter(|d| d.from == host || d.to == host);
+            let own: Vec<Direction> = own.cloned().collect();
+            let sends = |known: &&Registration| {
+                let to_own = |d: &Direction| d.to == host && d.from == known.host;
+                known.host != host && own.iter().any(to_own)
+            };
+            let senders = registrations.iter().filter(sends).map(|known| ClockSource {
+                host: known.host.clone(),
+                boot: known.boot.clone(),
+                udp: known.udp.clone(),
+            });
             let open = Open {
+                senders: senders.collect(),
                 run: self.settings.run.clone(),
                 epoch: self.epoch,
                 controller: self.settings.controller.clone(),
                 plan: part.plan,
-                directions: own.cloned().collect(),
+                directions: own,
                 files: part.files,
                 lease_ms: self.settings.lease_ns / MS,
                 key: self.settings.key.clone(),
@@ -67,6 +81,12 @@ impl Controller {
             (Op::Resolve(_), Answer::Armed(armed), Stage::Resolving) => {
                 host.progress = Progress::Ready;
                 host.lead_ns = armed.lead_ns;
+                let compared = armed.clocks.iter().filter(|clock| clock.to == name);
+                let compared = compared.map(|clock| {
+                    let hosts = (clock.from.clone(), clock.to.clone());
+                    (hosts, clock.clone())
+                });
+                self.compared.extend(compared);
                 self.check_flows(name, &armed);
             }
             (Op::Open(_) | Op::Resolve(_), Answer::Refused(refused), _) => {
@@ -214,18 +234,18 @@ impl Controller {
             }
             return;
         }
-        self.check_clock_errors();
+        self.check_clock_errors(now);
         match self.problems.is_empty() || self.has_enough_hosts() {
             true => self.set_start(now),
             false => self.refuse_run(now),
         }
     }
 
-    fn check_clock_errors(&mut self) {
+    fn check_clock_errors(&mut self, now: Now) {
         let Some(limit) = self.settings.max_clock_error_ns else {
             return;
         };
-        let clocks = self.clocks().into_iter();
+        let clocks = self.clocks(now).into_iter();
         let problems: Vec<Problem> = clocks
             .filter(|clock| clock.error_ns > limit)
             .map(|clock| {
@@ -260,7 +280,7 @@ impl Controller {
             epoch: self.epoch,
             at_wall_ns,
             offsets: offsets.collect(),
-            clocks: self.clocks(),
+            clocks: self.clocks(now),
         };
         self.start_ns = i128::from(now.mono_ns) + i128::from(ahead);
         self.start = Some(start);
@@ -294,7 +314,7 @@ impl Controller {
             v: V1,
             epoch: self.epoch,
             seq: self.lease_seq,
-            clocks: self.clocks(),
+            clocks: self.clocks(now),
         };
         let run = self.settings.run.clone();
         self.publish(Subject::Lease { run }, Published::Lease(lease));

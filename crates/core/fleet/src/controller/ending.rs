@@ -122,12 +122,17 @@ impl Controller {
     }
 
     /// Clocks of the hosts of each direction between two hosts.
-    pub(super) fn clocks(&self) -> Vec<PairClock> {
+    pub(super) fn clocks(&self, now: Now) -> Vec<PairClock> {
         let between = self.placement.directions.iter().filter(|d| !d.is_local());
         let pairs: BTreeMap<(&str, &str), PairClock> = between
             .filter_map(|d| {
                 let (from, to) = (self.hosts.get(&d.from)?, self.hosts.get(&d.to)?);
-                let clock = pair_clock((&d.from, &from.clock), (&d.to, &to.clock))?;
+                let compared = self.compared.get(&(d.from.clone(), d.to.clone()));
+                let by_lines = || {
+                    let (from, to) = ((&*d.from, &from.clock), (&*d.to, &to.clock));
+                    pair_clock(from, to, now.wall_ns)
+                };
+                let clock = compared.cloned().or_else(by_lines)?;
                 Some(((&*d.from, &*d.to), clock))
             })
             .collect();
@@ -151,7 +156,6 @@ impl Controller {
                 .map(|host| host.outcome.clone())
                 .collect(),
             incomplete: incomplete.collect(),
-            clocks: self.clocks(),
             warnings: self.warnings.clone(),
         }
     }

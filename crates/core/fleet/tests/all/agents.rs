@@ -54,6 +54,7 @@ fn open(run: &str, epoch: u64) -> Op {
         files: Vec::new(),
         lease_ms: 3_000,
         key: String::new(),
+        senders: Vec::new(),
     }))
 }
 

@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 use wb_fleet_core::clock::{
-    ClockLine, ESTIMATE_NS, ESTIMATES, EXCHANGES, Estimate, Exchange, pair_clock,
+    ClockLine, ESTIMATE_NS, ESTIMATES, EXCHANGES, Estimate, Exchange, SenderLine, pair_clock,
 };
+use wb_model::peer::PairClock;
 
 const BASE_NS: i128 = 1_795_726_288_000_000_000;
 
@@ -145,13 +146,86 @@ proptest! {
     ) {
         let (there, back): (Vec<_>, Vec<_>) = rounds.into_iter().unzip();
         let lines = [line(near, from, &there), line(near, to, &back)];
-        let pair = pair_clock(("h1", &lines[0]), ("h2", &lines[1])).unwrap();
-        let at_ns = lines.iter().filter_map(|line| Some(line.last()?.at_ns)).max().unwrap();
-        let truth = near.offset_to(to, at_ns) - near.offset_to(from, at_ns);
-        let wrong = (truth - i128::from(pair.offset_end_ns)).unsigned_abs();
-        prop_assert!(wrong <= pair.error_ns.into(), "{wrong} {pair:?}");
-        prop_assert_eq!((&*pair.method, pair.exchanges), ("exchange", 8 * there.len() as u64));
+        let now_ns = lines.iter().filter_map(|line| Some(line.last()?.at_ns)).max().unwrap();
+        let pair = pair_clock(("h1", &lines[0]), ("h2", &lines[1]), now_ns).unwrap();
+        // Until the next lease.
+        for at_ns in [now_ns, now_ns + 500_000_000, now_ns + 1_000_000_000] {
+            let truth = near.offset_to(to, at_ns) - near.offset_to(from, at_ns);
+            let wrong = (truth - i128::from(pair.offset_end_ns)).unsigned_abs();
+            prop_assert!(wrong <= u128::from(pair.error_ns) + 2, "{wrong} {pair:?}");
+        }
+        prop_assert_eq!((&*pair.method, pair.exchanges), ("broker", 8 * there.len() as u64));
     }
+}
+
+/// A receiver that corrects the offset of its sender every 20 ms in a run of 30 s. Between two estimates it takes
+/// `pauses`, in ms, for the correction. Returns the largest error of the offset at any millisecond, and the clocks as
+/// reported.
+fn corrected_run(
+    receiver: Drifting,
+    sender: Drifting,
+    delays: &[Vec<(u64, u64, u64)>],
+    pauses: &[u64],
+) -> (u128, PairClock) {
+    const MS: u64 = 1_000_000;
+    let mut line = SenderLine::new("h1", "h2");
+    let (mut delays, mut pauses) = (delays.iter().cycle(), pauses.iter().cycle());
+    let mut measure = |line: &mut SenderLine, at_ns| {
+        assert!(line.add(&exchanges(receiver, sender, at_ns, delays.next().unwrap())));
+    };
+    measure(&mut line, 0);
+    let (mut measured_ns, mut corrected_ns) = (0, 0);
+    let mut reported = line.pair(receiver.at(50 * MS), 20 * MS).unwrap();
+    let mut worst = 0;
+    for now_ns in (50 * MS..30_000 * MS).step_by(MS as usize) {
+        let now = receiver.at(now_ns);
+        if now_ns - corrected_ns >= (20 + pauses.next().unwrap()) * MS {
+            if now_ns - measured_ns >= line.wait_ns() {
+                // The exchanges end now.
+                measure(&mut line, now_ns - 10 * MS);
+                measured_ns = now_ns;
+            }
+            corrected_ns = now_ns;
+            reported = reported.followed_by(line.pair(now, 20 * MS).unwrap());
+        }
+        let truth = -receiver.offset_to(sender, now);
+        worst = worst.max((truth - i128::from(reported.offset_end_ns)).unsigned_abs());
+    }
+    let last = line.pair(receiver.at(30_000 * MS), 20 * MS).unwrap();
+    (worst, reported.followed_by(last))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn the_offset_of_a_sender_is_within_its_stated_error_at_every_moment_of_a_run(
+        receiver in clocks(), sender in clocks(),
+        delays in proptest::collection::vec(delays(100_000, 4), 7),
+        pauses in proptest::collection::vec(0..300_u64, 5),
+    ) {
+        let (worst, reported) = corrected_run(receiver, sender, &delays, &pauses);
+        prop_assert!(worst <= u128::from(reported.error_ns) + 2, "{worst} {reported:?}");
+    }
+}
+
+#[test]
+fn a_sender_that_drifts_by_20_ppm_is_known_to_50_us_for_30_s() {
+    let clock = |offset_ns, drift_ppb| Drifting {
+        offset_ns,
+        drift_ppb,
+    };
+    let (receiver, sender) = (clock(0, 0), clock(20_000_000, 20_000));
+    // The two ways of an exchange differ by up to 10 us.
+    let rounds = [(5_000, 15_000), (15_000, 5_000), (9_000, 11_000)];
+    let delays = rounds.map(|(there, back)| vec![(there, 2_000, back); EXCHANGES]);
+    let (worst, reported) = corrected_run(receiver, sender, &delays, &[0]);
+    assert!(worst <= u128::from(reported.error_ns), "{worst} {reported:?}");
+    assert!(reported.error_ns <= 50_000, "{reported:?}");
+    assert!((reported.offset_start_ns + 20_000_000).abs() < 20_000, "{reported:?}");
+    // 20 ppm of 30 s are 600 us.
+    assert!((reported.offset_end_ns + 20_600_000).abs() < 20_000, "{reported:?}");
+    assert!((reported.drift_ppb + 20_000).abs() < 500, "{reported:?}");
 }
 
 #[test]

@@ -39,6 +39,10 @@ pub(crate) struct AgentArgs {
     /// Labels of this host, by which plans choose hosts.
     #[arg(long = "label", value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
     labels: Vec<(String, String)>,
+    /// UDP port at which other hosts compare their clocks with the clock of this host; `none` compares them over the
+    /// broker, which is less exact.
+    #[arg(long, value_name = "PORT", default_value = "40061", value_parser = clock_port)]
+    clock_port: ClockPort,
     /// Folder of results that could not be delivered yet.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/wirebench/agent")]
     state: PathBuf,
@@ -52,6 +56,18 @@ pub(crate) struct AgentArgs {
     /// Version that the agent claims, in tests of versions.
     #[arg(long, value_name = "VERSION", hide = true)]
     version_as: Option<String>,
+}
+
+/// UDP port of clock exchanges; `None`: closed.
+#[derive(Clone, Copy, Debug)]
+struct ClockPort(Option<u16>);
+
+fn clock_port(text: &str) -> Result<ClockPort, String> {
+    match text.parse::<u16>() {
+        _ if text == "none" => Ok(ClockPort(None)),
+        Ok(port) if port > 0 => Ok(ClockPort(Some(port))),
+        _ => Err("a port from 1 to 65535 is needed, or `none`".to_owned()),
+    }
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
@@ -97,6 +113,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<u8> {
         ports: args.ports.clone(),
         grants: grants(&args.allow)?,
         labels,
+        clock_port: args.clock_port.0,
         protocol: args.protocol,
         version: args.version_as.clone(),
         state: args.state.clone(),
