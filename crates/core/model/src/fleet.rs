@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use wb_figures::{Field, Section, Show, Tone, Unit, derived, fact, fields};
+use wb_figures::{Field, Section, Show, Tone, Unit, Value, derived, fact, fields, text::time_ns};
 
 use crate::Report;
 
@@ -53,6 +53,30 @@ pub struct HostReport {
     /// Reason of a state other than `complete`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
+    /// Clock of the host, as its time service describes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<HostClock>,
+}
+
+/// Clock of a host, as its time service describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HostClock {
+    /// Time service: `chrony` or `ptp`.
+    pub method: String,
+    /// Time source that the host follows: an address, or the identity of a PTP clock.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source: String,
+    /// Largest error of the clock in ns, as claimed.
+    pub error_ns: u64,
+}
+
+impl HostClock {
+    /// `chrony, at most 20.0 us`.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)]
+    pub fn account(&self) -> String {
+        format!("{}, at most {}", self.method, time_ns(self.error_ns as f64))
+    }
 }
 
 impl HostReport {
@@ -113,6 +137,10 @@ static HOST: &[Field<HostReport>] = fields!(HostReport:
     derived!("since_ns", "since", Unit::Nanoseconds, |h| (&h.since_ns).into()).show(Show::IfAny),
     fact!("why", "reason", |h| (&h.why).into()).show(Show::IfAny),
     fact!("version", "version", |h| (&h.version).into()),
+    fact!("clock", "claimed clock error", |h| match &h.clock {
+        Some(clock) => Value::Text(clock.account().into()),
+        None => Value::Unknown,
+    }).show(Show::IfAny),
 );
 
 /// Section of the hosts of a run over a fleet, with the clocks of each two hosts between which frames went.
@@ -123,9 +151,12 @@ pub fn hosts(report: &Report) -> Section<'_> {
         let (from, to) = (&clock.from, &clock.to);
         let error = match clock.method.as_str() {
             "same" => "both hosts have the same clock".to_owned(),
-            _ => format!("clock error at most {}", clock.error_text()),
+            method => format!("clock error at most {} ({method})", clock.error_text()),
         };
-        format!("latency between {from} and {to}: {error}")
+        match clock.stepped() {
+            Some(why) => format!("latency between {from} and {to}: invalid, {why}"),
+            None => format!("latency between {from} and {to}: {error}"),
+        }
     });
     let section = Section::new("host", "Hosts", "hosts", String::new());
     let section = section.table("", HOST, &report.hosts);

@@ -208,6 +208,12 @@ static JOB_TIMES: &[Field<JobReport>] = fields!(JobReport:
     Field::distribution("inter_departure_ns", "inter-departure", |_| Value::Unknown),
 );
 
+/// Round trip of a job in both directions between two hosts.
+static ROUND_TRIP: &[Field<Option<f64>>] = fields!(Option<f64>:
+    derived!("round_trip_mean_ns", "round trip, mean", Unit::Nanoseconds, |mean| (*mean).into()).show(Show::IfAny)
+        .note(|_| "there and back, without the offset of the clocks".to_owned()),
+);
+
 static PORTS: &[Field<JobReport>] = fields!(JobReport:
     fact!("tx", "tx", |j| (&j.tx).into()).show(Show::Never),
     fact!("rx", "rx", |j| (&j.rx).into()).show(Show::Never),
@@ -318,13 +324,14 @@ pub fn sections(report: &Report) -> Vec<Section<'_>> {
         [] => vec![total(report)],
         [job] => {
             let section = one(report, job).figures(TIMES, report);
-            let counts = (&job.totals, &job.outages);
+            let counts = (&job.totals, &job.outages, &job.round_trip_mean_ns);
             vec![whole_run(section, report, counts, &job.streams)]
         }
         jobs => {
             let each = jobs.iter().map(|job| {
                 let section = one(report, job).figures(JOB_TIMES, job);
-                end(section, (&job.totals, &job.outages), &job.streams, &[])
+                let counts = (&job.totals, &job.outages, &job.round_trip_mean_ns);
+                end(section, counts, &job.streams, &[])
             });
             each.chain([total(report)]).collect()
         }
@@ -357,8 +364,8 @@ fn total(report: &Report) -> Section<'_> {
     let section = Section::new(kind, heading, "all", String::new()).total();
     let section = section.figures(NO_PORTS, report);
     let section = counts(section, &report.totals, &report.rates).figures(TIMES, report);
-    let totals = (&report.totals, &report.outages);
-    whole_run(section, report, totals, &[])
+    let counts = (&report.totals, &report.outages, &None);
+    whole_run(section, report, counts, &[])
 }
 
 fn counts<'a>(section: Section<'a>, totals: &'a Totals, rates: &'a Rates) -> Section<'a> {
@@ -374,11 +381,14 @@ fn counts<'a>(section: Section<'a>, totals: &'a Totals, rates: &'a Rates) -> Sec
     }
 }
 
+/// Totals, outages and round trip.
+type Counts<'a> = (&'a Totals, &'a Option<OutageReport>, &'a Option<f64>);
+
 /// The end of a section that describes the whole run.
 fn whole_run<'a>(
     section: Section<'a>,
     report: &'a Report,
-    counts: (&'a Totals, &'a Option<OutageReport>),
+    counts: Counts<'a>,
     streams: &'a [StreamReport],
 ) -> Section<'a> {
     let is_one = report.flows_omitted == 0 && report.flows.len() < 2;
@@ -400,13 +410,14 @@ fn whole_run<'a>(
 /// Adds the tables that every section has, because outputs join the tables of all sections.
 fn end<'a>(
     section: Section<'a>,
-    (totals, outages): (&'a Totals, &'a Option<OutageReport>),
+    (totals, outages, round_trip): Counts<'a>,
     streams: &'a [StreamReport],
     flows: &'a [FlowReport],
 ) -> Section<'a> {
     section
         .figures(LOSS, totals)
         .figures(OUTAGES, outages)
+        .figures(ROUND_TRIP, round_trip)
         .table("Streams", STREAM, streams)
         .detail(streams.len() < 2)
         .table("Flows", FLOW, flows)

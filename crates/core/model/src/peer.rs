@@ -7,6 +7,7 @@ use wb_figures::text::time_ns;
 
 use crate::{
     Totals,
+    fleet::HostClock,
     report::{JobReport, Rates, StreamReport},
 };
 
@@ -52,6 +53,9 @@ pub struct PairClock {
     /// Mean of the offsets that were added to the latencies, in ns; absent without latencies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset_mean_ns: Option<i64>,
+    /// Largest step of the wall clock of one of the hosts during the run, in ns; absent without a step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_ns: Option<i64>,
 }
 
 impl PairClock {
@@ -63,6 +67,39 @@ impl PairClock {
             error_ns: self.error_ns.max(later.error_ns),
             ..later
         }
+    }
+
+    /// Contradiction of the offset to the errors that the time services of both hosts claim, if it is larger than all errors
+    /// together.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)]
+    pub fn contradicts(&self, from: &HostClock, to: &HostClock) -> Option<String> {
+        let errors = [from.error_ns, to.error_ns, self.error_ns];
+        let limit = errors.into_iter().fold(0, u64::saturating_add);
+        (self.offset_end_ns.unsigned_abs() > limit).then(|| {
+            format!(
+                "the clocks of {} and {} differ by {}, known to {}, but their time services claim less ({}; {})",
+                self.from,
+                self.to,
+                time_ns(self.offset_end_ns as f64),
+                self.error_text(),
+                from.account(),
+                to.account(),
+            )
+        })
+    }
+
+    /// Reason why the latencies are invalid, if a clock was stepped by more than the error:
+    /// `the wall clock of a or b was stepped by 5.00 ms during the run`. Two hosts with one clock stay together.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)]
+    pub fn stepped(&self) -> Option<String> {
+        let Self { from, to, .. } = self;
+        let step = self.step_ns.filter(|_| self.method != "same")?;
+        let text = time_ns(step as f64);
+        (step.unsigned_abs() > self.error_ns).then(|| {
+            format!("the wall clock of {from} or {to} was stepped by {text} during the run")
+        })
     }
 
     /// `the clocks of a and b are known to 4.9 us only`.

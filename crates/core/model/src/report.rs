@@ -474,6 +474,10 @@ pub struct JobReport {
     /// Clocks of the two hosts, if sender and receiver are on different hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<PairClock>,
+    /// Mean round trip of a job in both directions between two hosts, in ns: the mean latencies of both directions
+    /// together, by the stamps alone. The offset of the clocks is not part of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip_mean_ns: Option<f64>,
 }
 
 /// Results of one stream.

@@ -3,7 +3,7 @@
 use std::{
     collections::HashSet,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -118,6 +118,28 @@ pub struct SenderClock {
     pub clock: Arc<PeerClock>,
     /// Amount in ns by which the measured latencies are raised, so that clock errors make none of them negative.
     pub bias_ns: u64,
+    /// Offsets that the latencies of all workers contain.
+    pub applied: Arc<AppliedOffsets>,
+}
+
+/// Offsets of a sender's clock that were added to its stamps.
+#[derive(Debug, Default)]
+pub struct AppliedOffsets(Mutex<(i128, u64)>);
+
+impl AppliedOffsets {
+    /// Adds the sum of the offsets of some latencies, in ns.
+    fn add(&self, sum_ns: i128, latencies: u64) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *all = (all.0 + sum_ns, all.1 + latencies);
+    }
+
+    /// Mean offset in ns; `None` without latencies.
+    #[must_use]
+    pub fn mean_ns(&self) -> Option<i64> {
+        let (sum_ns, latencies) = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mean = sum_ns.checked_div(latencies.into())?;
+        i64::try_from(mean).ok()
+    }
 }
 
 impl SenderClock {
@@ -172,6 +194,10 @@ pub struct Receiver {
     /// One for each lane: frames of different lanes have no order.
     sorters: Vec<Sorter>,
     clock: Option<SenderClock>,
+    /// Time that is added to the stamps of the sender, in ns.
+    shift_ns: i64,
+    /// Sum of these times over the first latencies, in ns, and the number of those latencies.
+    shifted: (i128, u64),
     turns: u64,
     busy_turns: u64,
 }
@@ -215,6 +241,8 @@ impl Receiver {
         Self {
             sorters: (0..lanes.max(1)).map(|_| Sorter::new(spec)).collect(),
             clock: spec.clock.clone(),
+            shift_ns: 0,
+            shifted: (0, 0),
             turns: 0,
             busy_turns: 0,
         }
@@ -249,10 +277,28 @@ impl Receiver {
     fn read_clock(&mut self) {
         if let Some(clock) = &self.clock {
             let shift_ns = clock.shift_ns();
-            self.sorters
-                .iter_mut()
-                .for_each(|sorter| sorter.shift_ns = shift_ns);
+            if shift_ns != self.shift_ns {
+                self.change_shift(shift_ns);
+            }
         }
+    }
+
+    #[cold]
+    fn change_shift(&mut self, shift_ns: i64) {
+        self.add_shifts();
+        self.shift_ns = shift_ns;
+        for sorter in &mut self.sorters {
+            sorter.shift_ns = shift_ns;
+        }
+    }
+
+    /// Adds up the times that were added to the stamps since the last call.
+    fn add_shifts(&mut self) {
+        let latencies: u64 = self.latencies().map(Histogram::count).sum();
+        let (sum, counted) = &mut self.shifted;
+        let new = latencies.saturating_sub(*counted);
+        *sum += i128::from(self.shift_ns) * i128::from(new);
+        *counted = latencies;
     }
 
     /// A separate function, so that the work for each frame of one lane is compiled in one piece.
@@ -373,7 +419,13 @@ impl Receiver {
 
     /// All measurements.
     #[must_use]
-    pub fn finish(self) -> ReceiverOutcome {
+    pub fn finish(mut self) -> ReceiverOutcome {
+        self.add_shifts();
+        if let Some(clock) = &self.clock {
+            let (shifts, latencies) = self.shifted;
+            let biases = i128::from(clock.bias_ns) * i128::from(latencies);
+            clock.applied.add(shifts + biases, latencies);
+        }
         let (mut ramp_frames, mut sources) = (0, [0; SOURCES.len()]);
         let mut measurement: Option<Measurement> = None;
         for sorter in self.sorters {
@@ -798,10 +850,12 @@ mod tests {
     fn stamps_of_another_clock_are_moved_to_this_one() {
         const BIAS: u64 = 10_000;
         let clock = Arc::new(PeerClock::default());
+        let applied = Arc::new(AppliedOffsets::default());
         let spec = ReceiverSpec {
             clock: Some(SenderClock {
                 clock: Arc::clone(&clock),
                 bias_ns: BIAS,
+                applied: Arc::clone(&applied),
             }),
             ..planned(0, 1)
         };
@@ -832,6 +886,7 @@ mod tests {
         assert_eq!((latency.min, latency.max), (Some(-6_000), Some(1_500)));
         // The variation has no bias.
         assert_eq!(m.ipdv.summary().max, Some(-7_500));
+        assert_eq!(applied.mean_ns(), Some((7_000 - 500) / 2));
     }
 
     #[test]

@@ -96,14 +96,16 @@ pub fn judge(report: &mut Report, end: &End, cut_short: Option<String>, void: Op
     report.lateness = lateness;
 }
 
-/// Criteria of one-way latencies that the error of two clocks decides, and the reason, by their texts.
+/// Criteria of one-way latencies that the error or a step of two clocks decides, and the reason, by their texts.
 #[allow(clippy::cast_precision_loss)]
 fn unclear(report: &Report, judged: &[Judged]) -> BTreeMap<String, String> {
     let reason = |judged: &Judged| {
         let (criterion, measured) = (&judged.criterion, judged.report.measured?);
         let distance = (measured - criterion.limit.as_f64()).abs();
-        let clocks = clocks(report, criterion);
-        let worst = clocks.max_by_key(|clock| clock.error_ns)?;
+        if let Some(why) = clocks(report, criterion).find_map(PairClock::stepped) {
+            return Some(why);
+        }
+        let worst = clocks(report, criterion).max_by_key(|clock| clock.error_ns)?;
         (distance < worst.error_ns as f64).then(|| worst.account())
     };
     let all = judged.iter();

@@ -9,7 +9,7 @@ use wb_figures::Merge as _;
 
 use super::{Part, course, told, values::Values, verdict};
 use crate::{
-    LimitedBy, Plan, REPORT_SCHEMA, Verdict,
+    DirectionFlows, LimitedBy, Plan, REPORT_SCHEMA, Verdict,
     fleet::{HostReport, HostState},
     load::{LoadEnd, LoadReport},
     peer::joined_totals,
@@ -256,7 +256,38 @@ fn directions(
         }
         whole
     };
-    names.iter().map(one).collect()
+    let mut all: Vec<JobReport> = names.iter().map(one).collect();
+    let step_of = |host: &str| {
+        let part = parts.iter().find(|part| part.name == host)?;
+        Some(part.report.clock.step_ns).filter(|step| *step != 0)
+    };
+    for clock in all.iter_mut().filter_map(|job| job.clock.as_mut()) {
+        let steps = [&clock.from, &clock.to].map(|host| step_of(host));
+        clock.step_ns = steps
+            .into_iter()
+            .flatten()
+            .max_by_key(|step| step.unsigned_abs());
+    }
+    add_round_trips(&mut all, &ways);
+    all
+}
+
+/// Adds the round trips of jobs in both directions between two hosts.
+fn add_round_trips(jobs: &mut [JobReport], ways: &[DirectionFlows]) {
+    // Receive time minus send time, as stamped: the offset of the clocks has the opposite sign in the other direction.
+    let raw_ns = |jobs: &[JobReport], way: &DirectionFlows| {
+        let job = jobs.iter().find(|job| job.name == way.name)?;
+        Some(job.latency_ns.mean? + job.clock.as_ref()?.offset_mean_ns? as f64)
+    };
+    for pair in ways.chunk_by(|one, other| one.job == other.job) {
+        let [there, back] = pair else { continue };
+        let round_trip = raw_ns(jobs, there).zip(raw_ns(jobs, back));
+        let round_trip = round_trip.map(|(there, back)| there + back);
+        let both = |job: &&mut JobReport| [&there.name, &back.name].contains(&&job.name);
+        for job in jobs.iter_mut().filter(both) {
+            job.round_trip_mean_ns = round_trip;
+        }
+    }
 }
 
 /// A direction from the results of its two ends.
@@ -346,7 +377,7 @@ mod tests {
     use wb_measure::{EncodedHistogram, NamedHistogram, SignedHistogram};
 
     use super::*;
-    use crate::{TrafficJob, plan::PortPlan, report::StreamReport};
+    use crate::{TrafficJob, peer::PairClock, plan::PortPlan, report::StreamReport};
 
     /// A plan with a job `web` from host h1 to host h2, and a job `all` at host h3.
     fn plan(criteria: &[&str]) -> Plan {
@@ -497,6 +528,87 @@ mod tests {
         assert_eq!(one.latency_ns, other.latency_ns);
         let counts = |report: &Report| Vec::from_iter(report.jobs.iter().map(|job| job.totals));
         assert_eq!(counts(&one), counts(&other));
+    }
+
+    /// Reports of two hosts of a job in both directions. The clock of h2 is 20 ms ahead; the estimate of each host has
+    /// this error.
+    fn both_ways(errors_ns: [i64; 2]) -> (Plan, Vec<(String, Report)>) {
+        let mut plan = plan(&[]);
+        plan.traffic.truncate(1);
+        plan.traffic[0].bidir = true;
+        let half = |name: &str, ports, latency_ns: f64, offset_ns: i64, error_ns: i64| {
+            let mut half = report(name, ports, received());
+            let job = &mut half.jobs[0];
+            job.latency_ns.mean = Some(latency_ns - error_ns as f64);
+            job.clock = Some(PairClock {
+                from: ["h2", "h1"][usize::from(ports.1 == "b")].to_owned(),
+                to: ["h1", "h2"][usize::from(ports.1 == "b")].to_owned(),
+                method: "udp".to_owned(),
+                offset_mean_ns: Some(offset_ns + error_ns),
+                error_ns: 5_000,
+                ..PairClock::default()
+            });
+            half
+        };
+        let [there, back] = errors_ns;
+        let parts = [
+            (
+                "h1",
+                half("web back", ("b", "a"), 50_000.0, -20_000_000, back),
+            ),
+            (
+                "h2",
+                half("web forward", ("a", "b"), 300_000.0, 20_000_000, there),
+            ),
+        ];
+        (
+            plan,
+            parts.map(|(host, report)| (host.to_owned(), report)).into(),
+        )
+    }
+
+    #[test]
+    fn a_round_trip_does_not_depend_on_the_offset_of_the_clocks() {
+        for errors_ns in [[0, 0], [4_000, 0], [-3_000, 2_500]] {
+            let (plan, parts) = both_ways(errors_ns);
+            let all = assemble(&plan, parts, complete(&["h1", "h2"])).unwrap();
+            let names: Vec<&str> = all.jobs.iter().map(|job| job.name.as_str()).collect();
+            assert_eq!(names, ["web forward", "web back"]);
+            for job in &all.jobs {
+                assert_eq!(job.round_trip_mean_ns, Some(350_000.0), "{errors_ns:?}");
+            }
+        }
+        let (plan, mut parts) = both_ways([0, 0]);
+        parts.remove(0);
+        let all = assemble(&plan, parts, complete(&["h1", "h2"])).unwrap();
+        assert!(all.jobs.iter().all(|job| job.round_trip_mean_ns.is_none()));
+    }
+
+    #[test]
+    fn a_step_of_either_clock_is_in_the_clocks_of_its_directions() {
+        let stepped = |host: usize, step_ns: i64| {
+            let (plan, mut parts) = both_ways([0, 0]);
+            parts[host].1.clock.step_ns = step_ns;
+            let all = assemble(&plan, parts, complete(&["h1", "h2"])).unwrap();
+            let clocks = all.jobs.iter().map(|job| job.clock.clone().unwrap());
+            assert_eq!(all.totals.received_frames, Some(198));
+            clocks.map(|clock| clock.stepped()).collect::<Vec<_>>()
+        };
+        for host in [0, 1] {
+            let [Some(there), Some(back)] = &stepped(host, -6_000)[..] else {
+                panic!("both directions are invalid");
+            };
+            assert_eq!(
+                there,
+                "the wall clock of h1 or h2 was stepped by -6.00 us during the run"
+            );
+            assert_eq!(
+                back,
+                "the wall clock of h2 or h1 was stepped by -6.00 us during the run"
+            );
+            // Within the error of the clocks.
+            assert_eq!(stepped(host, 5_000), [None, None]);
+        }
     }
 
     #[test]

@@ -531,6 +531,7 @@ impl Device {
             outages: None,
             incomplete: None,
             clock: None,
+            round_trip_mean_ns: None,
             name: name.to_owned(),
             tx: ends[0].clone(),
             rx: ends[1].clone(),

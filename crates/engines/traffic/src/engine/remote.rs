@@ -65,6 +65,7 @@ impl RemoteEnd {
                 clock: SenderClock {
                     clock: environment.peers.clock(&host),
                     bias_ns: 0,
+                    applied: Arc::default(),
                 },
                 own_host: environment.host.clone().unwrap_or_default(),
                 host,
@@ -104,6 +105,7 @@ impl RemoteSender {
         Some(PairClock {
             from: self.host.clone(),
             to: self.own_host.clone(),
+            offset_mean_ns: self.clock.applied.mean_ns(),
             ..pair
         })
     }

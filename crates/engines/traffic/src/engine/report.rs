@@ -437,6 +437,7 @@ fn settle_way(run: &mut Traffic, ended: &Ended, index: usize) -> SettledDirectio
             .remote_sender()
             .and_then(RemoteSender::why_missing),
         clock: direction.remote_sender().and_then(RemoteSender::pair_clock),
+        round_trip_mean_ns: None,
     };
     SettledDirection {
         job,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use wb_model::{
     Report, Verdict,
     bench::{BenchResult, ProbeReport, SuiteResult},
-    fleet::{HostReport, HostState},
+    fleet::{HostClock, HostReport, HostState},
     http::{HttpJobReport, HttpReport, HttpRequestReport, HttpThreadReport, HttpTlsReport},
     load::{LoadJobReport, LoadPhaseReport, LoadReport, LoadRouteReport, LoadWorkerReport},
     peer::PairClock,
@@ -748,7 +748,7 @@ fn hosts_of_a_fleet_and_their_clocks_are_listed() {
     let clock = PairClock {
         from: "a".to_owned(),
         to: "b".to_owned(),
-        method: "exchange".to_owned(),
+        method: "udp".to_owned(),
         error_ns: 4_900,
         ..PairClock::default()
     };
@@ -763,8 +763,14 @@ fn hosts_of_a_fleet_and_their_clocks_are_listed() {
     };
     (report.hosts[1].state, report.hosts[1].since_ns) = (HostState::CutOff, Some(6_000_000_000));
     report.hosts[1].why = "no message for 3 s".to_owned();
+    report.hosts[0].clock = Some(HostClock {
+        method: "ptp".to_owned(),
+        error_ns: 27,
+        ..HostClock::default()
+    });
     report.jobs = vec![JobReport {
         clock: Some(clock),
+        round_trip_mean_ns: Some(350_000.0),
         ..JobReport::default()
     }];
     let text = wb_render::text::report(&report, &wb_render::text::Options::default());
@@ -776,7 +782,10 @@ fn hosts_of_a_fleet_and_their_clocks_are_listed() {
             "cut off",
             "6.00 s",
             "no message for 3 s",
-            "latency between a and b: clock error at most 4.90 us",
+            "latency between a and b: clock error at most 4.90 us (udp)",
+            "ptp, at most 27 ns",
+            "round trip, mean",
+            "there and back, without the offset of the clocks",
         ] {
             assert!(page.contains(part), "{part}: {page}");
         }

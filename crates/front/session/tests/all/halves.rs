@@ -459,7 +459,7 @@ fn the_offset_of_two_clocks_is_no_latency() {
         let (peers, _kept) = connected();
         if is_known {
             peers[1].clock("h1").set(PairClock {
-                method: "exchange".to_owned(),
+                method: "udp".to_owned(),
                 offset_start_ns: offset_ns,
                 offset_end_ns: offset_ns,
                 error_ns: 5_000,
