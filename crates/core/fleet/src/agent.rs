@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use wb_model::{
+    fleet::HostClock,
     peer::Sent,
     powers::{Power, PowerUse},
 };
@@ -15,9 +16,9 @@ use wb_model::{
 use crate::{
     Lease, MS, Now, SECOND, Share, ShareEnd,
     message::{
-        AgentEvent, AgentEventKind, Alive, Answer, Armed, ClockClaim, Direction, Hello,
-        LeaseMessage, Occupation, Op, Open, Opened, Refused, RefusedKind, Reply, Request,
-        SentMessage, ShareMessage, Snap, Start, Stop, StopHow, V1,
+        AgentEvent, AgentEventKind, Alive, Answer, Armed, Direction, Hello, LeaseMessage,
+        Occupation, Op, Open, Opened, Refused, RefusedKind, Reply, Request, SentMessage,
+        ShareMessage, Snap, Start, Stop, StopHow, V1,
     },
     subjects::Subject,
 };
@@ -301,7 +302,7 @@ pub struct Agent {
     over: VecDeque<(String, Option<Refused>)>,
     alive_seq: u64,
     alive_next_ns: u64,
-    clock: Option<ClockClaim>,
+    clock: Option<HostClock>,
     load: Option<f64>,
     actions: Vec<Action>,
 }
@@ -336,7 +337,7 @@ impl Agent {
     }
 
     /// Sets the claims about the host that the messages of presence carry.
-    pub fn set_claims(&mut self, clock: Option<ClockClaim>, load: Option<f64>) {
+    pub fn set_claims(&mut self, clock: Option<HostClock>, load: Option<f64>) {
         self.clock = clock;
         self.load = load;
     }
@@ -686,6 +687,7 @@ impl Agent {
 impl Agent {
     fn opened(&mut self, run: &str, result: Result<Opened, Refused>, now: Now) {
         let is_opening = |part: &&mut Part| part.stage == Stage::Opening;
+        let clock = self.clock.clone();
         let Some(part) = self.part_of(run).filter(is_opening) else {
             return;
         };
@@ -693,7 +695,8 @@ impl Agent {
         part.heard_ns = now.mono_ns;
         let waiting = std::mem::take(&mut part.waiting);
         match result {
-            Ok(opened) => {
+            Ok(mut opened) => {
+                opened.clock = clock;
                 part.stage = Stage::Opened;
                 part.opened = Some(opened.clone());
                 for reply in waiting {

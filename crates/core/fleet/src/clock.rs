@@ -269,7 +269,7 @@ fn signed(at_ns: u64, than_ns: u64) -> f64 {
     (i128::from(at_ns) - i128::from(than_ns)) as f64
 }
 
-/// Clock of a host that sends, as a host that receives from it knows it by exchanges of their own.
+/// Clock of a sending host against the clock of a receiving host, from exchanges between the two.
 #[derive(Clone, Debug, Default)]
 pub struct SenderLine {
     from: String,

@@ -21,6 +21,7 @@ mod share;
 pub mod simulation;
 pub mod split;
 pub mod subjects;
+pub mod time_service;
 
 pub use lease::Lease;
 pub use share::{Share, ShareEnd};

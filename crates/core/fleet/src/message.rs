@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use wb_measure::EncodedHistogram;
 use wb_model::{
     Plan, PlanProblem, Report, Snapshot, Totals,
+    fleet::HostClock,
     peer::{PairClock, Sent},
     powers::Power,
 };
@@ -224,23 +225,10 @@ pub struct Alive {
     pub state: Occupation,
     /// State of the host's clock, as its time service reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clock: Option<ClockClaim>,
+    pub clock: Option<HostClock>,
     /// Load of the host: running tasks for each CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<f64>,
-}
-
-/// Claim of a time service about the clock of a host.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ClockClaim {
-    /// `chrony`, `ptp` or `none`.
-    pub method: String,
-    /// Name of the time source that the host follows.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub source: String,
-    /// Claimed maximum error of the clock in ns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error_ns: Option<u64>,
 }
 
 /// Request of a controller to one agent.
@@ -345,12 +333,12 @@ pub struct Open {
     /// Key of the run for HMAC-SHA-256 of clock exchanges, as hex digits.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub key: String,
-    /// Hosts that send to this host, with whose clocks it compares its own clock.
+    /// Hosts that send to this host. It compares its clock with the clock of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub senders: Vec<ClockSource>,
 }
 
-/// Host whose clock other hosts compare with their own clocks.
+/// Host that answers clock exchanges of other hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockSource {
     /// Name of the host.
@@ -515,6 +503,9 @@ pub struct Opened {
     /// Version of the program.
     #[serde(default)]
     pub version: String,
+    /// Clock of the host, as its time service describes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<HostClock>,
 }
 
 /// Opened port.

@@ -29,7 +29,9 @@ use crate::{
     clocks::ClockServer,
     files,
     pki::Access,
-    register, wire,
+    register,
+    time_service::TimeService,
+    wire,
     work::{Engine, PartNews, Surroundings, Tell, Work},
 };
 
@@ -135,6 +137,7 @@ pub fn run(options: &AgentOptions, signals: &Signals) -> io::Result<()> {
         store: Some(store),
         guard: Some(LeaseGuard::start()?),
         clock_server,
+        time_service: Some(TimeService::start()),
         say: options.say,
         ..Process::new(registration, kept, bus, clock, inputs, open)?
     };
@@ -195,6 +198,7 @@ pub(crate) struct Process<'a> {
     machine: Machine,
     registration: Registration,
     clock_server: Option<ClockServer>,
+    time_service: Option<TimeService>,
     bus: Bus,
     host: String,
     clock: HostClock,
@@ -249,6 +253,7 @@ impl<'a> Process<'a> {
             store: None,
             guard: None,
             clock_server: None,
+            time_service: None,
             say: |_| {},
         })
     }
@@ -270,7 +275,8 @@ impl<'a> Process<'a> {
             }
             if looked.is_none_or(|at: Instant| at.elapsed() >= LOAD_LOOK) {
                 looked = Some(Instant::now());
-                self.machine.set_claims(None, wb_machine::machine::load());
+                let clock = self.time_service.as_ref().and_then(TimeService::clock);
+                self.machine.set_claims(clock, wb_machine::machine::load());
                 self.look_at_ports(options);
             }
             if signals.interrupted().is_some() {
@@ -435,6 +441,7 @@ impl<'a> Process<'a> {
                 // The part before must have freed its ports.
                 self.work = None;
                 self.answer_clock(Some(&open.key));
+                self.pause_time_service(true);
                 let (inputs, run) = (Arc::clone(&self.inputs), open.run.clone());
                 let own = run.clone();
                 let tell: Tell = Arc::new(move |news| inputs(Input::Part(own.clone(), news)));
@@ -454,6 +461,7 @@ impl<'a> Process<'a> {
             Action::Release { run } => {
                 if self.work.take_if(|(own, _)| *own == run).is_some() {
                     self.answer_clock(None);
+                    self.pause_time_service(false);
                 }
             }
             Action::StoreShare(share) => {
@@ -473,7 +481,13 @@ impl<'a> Process<'a> {
         }
     }
 
-    /// Answers exchanges of stamps with the hosts of a run; without a key it answers nobody.
+    fn pause_time_service(&self, on: bool) {
+        if let Some(service) = &self.time_service {
+            service.pause(on);
+        }
+    }
+
+    /// Answers exchanges of stamps with the hosts of a run; without a key it answers no request.
     fn answer_clock(&self, key: Option<&str>) {
         if let Some(server) = &self.clock_server {
             server.answer_run(key);

@@ -37,11 +37,13 @@ const ANSWER: [u8; 8] = *b"wbclkan1";
 /// Largest number of clients of a run that get answers.
 const MOST_CLIENTS: usize = 4096;
 /// Time that an answer may take.
-const PATIENCE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_millis(300);
+/// Time for the exchanges of one estimate; a long way has fewer of them.
+const GROUP: Duration = Duration::from_millis(500);
 /// Number of exchanges without an answer, one after another, after which an estimate ends.
-const MOST_SILENT: usize = 3;
+const MOST_SILENT: usize = 2;
 /// Number of addresses of a host that are tried.
-const MOST_ADDRESSES: usize = 4;
+const MOST_ADDRESSES: usize = 3;
 /// Time between two checks whether a thread has to end.
 const CHECK: Duration = Duration::from_millis(250);
 /// Time between two corrections of the offset that the receivers use, in ns.
@@ -137,13 +139,12 @@ impl Responder {
     }
 }
 
-/// Answers exchanges of stamps at a UDP port. Its thread ends with the value.
+/// Answers exchanges of stamps at a UDP port. Its thread ends soon after the value.
 pub(crate) struct ClockServer {
     host: String,
     port: u16,
     responder: Arc<Mutex<Responder>>,
     is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl ClockServer {
@@ -157,15 +158,14 @@ impl ClockServer {
         let socket = StampedUdp::new(socket, CHECK)?;
         let responder = Arc::new(Mutex::new(Responder::default()));
         let is_over = Arc::new(AtomicBool::new(false));
-        let mut own = Self {
+        let own = Self {
             host: host.to_owned(),
             port: socket.socket().local_addr()?.port(),
             responder: Arc::clone(&responder),
             is_over: Arc::clone(&is_over),
-            thread: None,
         };
         let thread = thread::Builder::new().name("wb-clock".to_owned());
-        own.thread = Some(thread.spawn(move || {
+        thread.spawn(move || {
             let mut buffer = [0; LENGTH + 1];
             while !is_over.load(Ordering::Relaxed) {
                 let Ok((len, from, received_ns)) = socket.receive(&mut buffer) else {
@@ -177,7 +177,7 @@ impl ClockServer {
                     let _ = socket.socket().send_to(&answer, from);
                 }
             }
-        })?);
+        })?;
         Ok(own)
     }
 
@@ -186,7 +186,7 @@ impl ClockServer {
         self.port
     }
 
-    /// Answers the hosts of a run, which have its key. Without a key it answers nobody.
+    /// Answers the hosts of a run, which have its key. Without a key it answers no request.
     pub(crate) fn answer_run(&self, key: Option<&str>) {
         let key = key.filter(|key| !key.is_empty());
         *lock(&self.responder) = Responder {
@@ -199,9 +199,6 @@ impl ClockServer {
 impl Drop for ClockServer {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 
@@ -259,17 +256,14 @@ impl Client {
     /// Makes the exchanges of one estimate. Fewer if answers are missing.
     fn exchanges(&mut self) -> Vec<Exchange> {
         let mut all = Vec::with_capacity(EXCHANGES);
-        let mut silent = 0;
-        for _ in 0..EXCHANGES {
+        let (begin, mut silent) = (Instant::now(), 0);
+        while all.len() < EXCHANGES && silent < MOST_SILENT && begin.elapsed() < GROUP {
             match self.exchange() {
                 Some(exchange) => {
                     all.push(exchange);
                     silent = 0;
                 }
                 None => silent += 1,
-            }
-            if silent == MOST_SILENT {
-                break;
             }
         }
         all
@@ -290,9 +284,8 @@ impl Client {
         while Instant::now() < until {
             let (len, _, received_ns) = self.socket.receive(&mut buffer).ok()?;
             let answer = Message::read(&buffer[..len], ANSWER, &self.key);
-            let is_own = |answer: &Message| {
-                (answer.client, answer.number) == (self.client, self.number)
-            };
+            let is_own =
+                |answer: &Message| (answer.client, answer.number) == (self.client, self.number);
             if let Some(answer) = answer.filter(is_own) {
                 return Some(Exchange {
                     sent_ns,
@@ -361,8 +354,11 @@ impl Comparisons {
             if !matches!(lock(&shared.senders).get(&source.host), Some(Sender::New)) {
                 continue;
             }
-            let (of_thread, source, key) =
-                (Arc::clone(&shared), source.clone(), key_of(key, &source.host));
+            let (of_thread, source, key) = (
+                Arc::clone(&shared),
+                source.clone(),
+                key_of(key, &source.host),
+            );
             let thread = thread::Builder::new().name("wb-clock".to_owned());
             let host = source.host.clone();
             match thread.spawn(move || of_thread.compare(&source, &key)) {
@@ -558,18 +554,29 @@ mod tests {
         let [first] = &comparisons.first()[..] else {
             panic!("no clock")
         };
-        assert_eq!((&*first.from, &*first.to, &*first.method), ("h1", "h2", "udp"));
+        assert_eq!(
+            (&*first.from, &*first.to, &*first.method),
+            ("h1", "h2", "udp")
+        );
         // Both read one clock.
-        assert!(first.offset_end_ns.unsigned_abs() <= first.error_ns, "{first:?}");
+        assert!(
+            first.offset_end_ns.unsigned_abs() <= first.error_ns,
+            "{first:?}"
+        );
         assert!(first.exchanges > 0, "{first:?}");
         let (clocks, arrivals) = std::sync::mpsc::channel();
         let clocks = Mutex::new(clocks);
         comparisons.follow(Arc::new(move |pair| {
             let _ = lock(&clocks).send(pair);
         }));
-        let mut later = arrivals.iter().filter(|pair| pair.exchanges > first.exchanges);
+        let mut later = arrivals
+            .iter()
+            .filter(|pair| pair.exchanges > first.exchanges);
         let later = later.next().unwrap();
-        assert!(later.offset_end_ns.unsigned_abs() <= later.error_ns, "{later:?}");
+        assert!(
+            later.offset_end_ns.unsigned_abs() <= later.error_ns,
+            "{later:?}"
+        );
         drop(comparisons);
         assert!(arrivals.iter().all(|pair| pair.method == "udp"));
     }

@@ -20,6 +20,7 @@ pub mod local;
 pub mod pki;
 mod register;
 pub mod simulation;
+mod time_service;
 mod wire;
 mod work;
 

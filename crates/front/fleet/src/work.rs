@@ -106,7 +106,7 @@ pub(crate) struct Work {
 #[derive(Debug)]
 struct Clocks {
     peers: PeerLink,
-    /// Hosts whose clocks this host compares with its own clock. Those of other hosts come from the controller.
+    /// Hosts that this host compares its clock with. The clocks of other hosts come from the controller.
     compared: OnceLock<BTreeSet<String>>,
     /// Start of the run by the wall clock, in ns since 1970.
     start_ns: AtomicU64,

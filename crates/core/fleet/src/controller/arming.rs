@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use wb_model::units::Span;
+use wb_model::{peer::PairClock, units::Span};
 
 use super::{
     Action, CLOCK_NS, CLOCK_PATIENCE_NS, Controller, HostState, LEASE_NS, PATIENCE_NS, Progress,
@@ -74,6 +74,7 @@ impl Controller {
                     host.outcome.version.clone_from(&opened.version);
                     host.version = opened.version;
                 }
+                host.outcome.clock = opened.clock;
                 let warnings = opened.warnings.into_iter();
                 self.warnings
                     .extend(warnings.map(|text| format!("{name}: {text}")));
@@ -235,6 +236,7 @@ impl Controller {
             return;
         }
         self.check_clock_errors(now);
+        self.check_time_services(now);
         match self.problems.is_empty() || self.has_enough_hosts() {
             true => self.set_start(now),
             false => self.refuse_run(now),
@@ -258,6 +260,18 @@ impl Controller {
             self.end = RunEnd::Refused;
             self.problems.extend(problems);
         }
+    }
+
+    /// Warns if the offset of two clocks contradicts the errors that the time services of both hosts claim.
+    fn check_time_services(&mut self, now: Now) {
+        let claim_of = |host: &str| self.hosts.get(host)?.outcome.clock.clone();
+        let wrong = |clock: &PairClock| {
+            let claims = [claim_of(&clock.from)?, claim_of(&clock.to)?];
+            clock.contradicts(&claims[0], &claims[1])
+        };
+        let clocks = self.clocks(now);
+        let warnings: Vec<String> = clocks.iter().filter_map(wrong).collect();
+        self.warnings.extend(warnings);
     }
 
     /// Sets the start so late that the message reaches every host in time.

@@ -220,11 +220,20 @@ fn a_sender_that_drifts_by_20_ppm_is_known_to_50_us_for_30_s() {
     let rounds = [(5_000, 15_000), (15_000, 5_000), (9_000, 11_000)];
     let delays = rounds.map(|(there, back)| vec![(there, 2_000, back); EXCHANGES]);
     let (worst, reported) = corrected_run(receiver, sender, &delays, &[0]);
-    assert!(worst <= u128::from(reported.error_ns), "{worst} {reported:?}");
+    assert!(
+        worst <= u128::from(reported.error_ns),
+        "{worst} {reported:?}"
+    );
     assert!(reported.error_ns <= 50_000, "{reported:?}");
-    assert!((reported.offset_start_ns + 20_000_000).abs() < 20_000, "{reported:?}");
+    assert!(
+        (reported.offset_start_ns + 20_000_000).abs() < 20_000,
+        "{reported:?}"
+    );
     // 20 ppm of 30 s are 600 us.
-    assert!((reported.offset_end_ns + 20_600_000).abs() < 20_000, "{reported:?}");
+    assert!(
+        (reported.offset_end_ns + 20_600_000).abs() < 20_000,
+        "{reported:?}"
+    );
     assert!((reported.drift_ppb + 20_000).abs() < 500, "{reported:?}");
 }
 

@@ -3,6 +3,7 @@
 mod agents;
 mod barrier;
 mod clocks;
+mod compared_clocks;
 mod failures;
 mod merging;
 mod messages;
