@@ -111,7 +111,7 @@ pub fn run(options: &AgentOptions, signals: &Signals) -> io::Result<()> {
         let opened = ClockServer::open(&host, port);
         let refused = |why: &io::Error| {
             let what = format!(
-                "UDP port {port}: {why}; clocks are compared over the broker, which is less exact (--clock-port PORT)"
+                "UDP port {port}: {why}; clocks are compared over the broker, which is less exact (--clock-port)"
             );
             (options.say)(&what);
         };

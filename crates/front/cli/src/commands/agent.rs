@@ -41,7 +41,7 @@ pub(crate) struct AgentArgs {
     labels: Vec<(String, String)>,
     /// UDP port at which other hosts compare their clocks with the clock of this host; `none` compares them over the
     /// broker, which is less exact.
-    #[arg(long, value_name = "PORT", default_value = "40061", value_parser = clock_port)]
+    #[arg(long, value_name = "NUMBER", default_value = "40061", value_parser = clock_port)]
     clock_port: ClockPort,
     /// Folder of results that could not be delivered yet.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/wirebench/agent")]
