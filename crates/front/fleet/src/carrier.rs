@@ -56,6 +56,14 @@ impl FleetCarrier {
         Self { fleet, settings }
     }
 
+    /// The runs of the last days that the broker knows, the newest last. [`Carrier::resume`] makes their reports.
+    ///
+    /// # Errors
+    /// A sentence, if the broker does not answer.
+    pub fn runs(&self) -> Result<Vec<String>, String> {
+        self.fleet.kept.runs()
+    }
+
     /// Places the jobs of a plan on its hosts.
     fn place(
         &self,

@@ -1,8 +1,9 @@
 //! Streams at the broker: the shares of hosts, the records of runs, and the entry of the leader.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{future::poll_fn, io, pin::Pin, sync::Arc, time::Duration};
 
 use async_nats::jetstream::{self, message::StreamMessage, stream};
+use futures_core::Stream as _;
 use tokio::runtime::Runtime;
 use wb_fleet_core::{
     controller::RunRecord,
@@ -52,6 +53,32 @@ impl Kept {
         runtime.block_on(make).map_err(|why| {
             io::Error::other(format!("the broker keeps no streams (JetStream): {why}"))
         })
+    }
+
+    /// The runs that have records, the newest last.
+    ///
+    /// # Errors
+    /// A sentence, if the broker does not answer.
+    pub(crate) fn runs(&self) -> Result<Vec<String>, String> {
+        let all = Subject::Event {
+            host: CONTROLLER.to_owned(),
+            run: Some("*".to_owned()),
+        };
+        let read = async {
+            let info = self.events.info_with_subjects(all.to_string()).await;
+            let mut info = info.map_err(|e| e.to_string())?;
+            let mut runs = Vec::new();
+            while let Some(one) = poll_fn(|context| Pin::new(&mut info).poll_next(context)).await {
+                let (subject, _) = one.map_err(|e| e.to_string())?;
+                if let Ok(Subject::Event { run, .. }) = subject.parse() {
+                    runs.extend(run);
+                }
+            }
+            // Names begin with the time.
+            runs.sort();
+            Ok(runs)
+        };
+        self.runtime.block_on(read)
     }
 
     /// The record of a run, as its controller wrote it last.

@@ -1,18 +1,20 @@
-//! `wirebench fleet`: makes the certificates of a fleet, and lists its agents.
+//! `wirebench fleet`: makes the certificates of a fleet, lists its agents, and makes the reports of its runs.
 
 use std::{
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
-use wb_fleet::{Present, local, pki};
+use wb_fleet::{FleetCarrier, FleetSettings, Present, local, pki};
 use wb_model::fleet::Agent;
 use wb_render::table::Table;
+use wb_session::{Carrier as _, Environment, Finished, Signals, View};
 
 use crate::{
-    deliver::print,
+    deliver::{deliver, deliver_document, print, text_options},
     fleet::{LOCAL, join},
     say::say,
 };
@@ -35,6 +37,12 @@ pub(crate) enum FleetCommand {
         after_help = "Example:\n  wirebench fleet ls --fleet lab-fleet/controller.fleet --json"
     )]
     Ls(ListArgs),
+    /// Make the report of a run from the results that its hosts delivered, if the command that began it was killed. A run
+    /// that has not ended is continued.
+    #[command(
+        after_help = "Example:\n  wirebench fleet report --fleet lab-fleet/controller.fleet --json > run.json"
+    )]
+    Report(ReportArgs),
 }
 
 #[derive(Args, Debug)]
@@ -61,6 +69,19 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "FLEET")]
     fleet: String,
     /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReportArgs {
+    /// Access file of the controller, URL of the broker, `local` or `lab`.
+    #[arg(long, value_name = "FLEET")]
+    fleet: String,
+    /// Name of the run [default: the last one].
+    #[arg(value_name = "RUN")]
+    run: Option<String>,
+    /// Print the report as one JSON document.
     #[arg(long)]
     json: bool,
 }
@@ -94,8 +115,44 @@ pub(crate) fn run(command: &FleetCommand) -> Result<u8> {
             }
         }
         FleetCommand::Ls(args) => list(args)?,
+        FleetCommand::Report(args) => return report(args),
     }
     Ok(0)
+}
+
+fn report(args: &ReportArgs) -> Result<u8> {
+    let signals = Signals::install()?;
+    let fleet = Arc::new(join(&args.fleet)?);
+    let carrier = FleetCarrier::new(fleet, FleetSettings::default());
+    let runs = carrier.runs().map_err(anyhow::Error::msg)?;
+    let run = match &args.run {
+        Some(run) => runs.iter().find(|known| *known == run),
+        None => runs.last(),
+    };
+    let Some(run) = run else {
+        let wanted = args.run.as_deref();
+        let wanted = wanted.map_or_else(|| "no run".to_owned(), |run| format!("no run {run}"));
+        let known: Vec<&str> = runs.iter().rev().take(5).map(String::as_str).collect();
+        bail!(
+            "the broker has {wanted}; the last ones are: {}",
+            known.join(", ")
+        );
+    };
+    let environment = Environment {
+        run: Some(run.clone()),
+        signals,
+        ..Environment::default()
+    };
+    let resumed = carrier.resume(run, &environment, &mut |_: &View<'_>| {});
+    let Some(resumed) = resumed else {
+        bail!("the broker has no record of the run {run}");
+    };
+    let (report, end) = resumed?;
+    match args.json {
+        true => deliver_document(&wb_render::json::report(&report))?,
+        false => deliver(&wb_render::text::report(&report, &text_options(false)))?,
+    }
+    Ok(Finished { report, end }.exit_code())
 }
 
 fn list(args: &ListArgs) -> Result<()> {
