@@ -82,6 +82,9 @@ pub trait Carrier: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// A sentence, if there is no such agent.
     fn drain(&self, host: &str, on: bool) -> Result<(), String>;
+
+    /// Ends what this process has started for the hosts. No run follows.
+    fn close(&self);
 }
 
 /// State that engines share while their ports are opened.

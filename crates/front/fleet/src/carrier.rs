@@ -173,6 +173,10 @@ impl Carrier for FleetCarrier {
         }
         Ok(())
     }
+
+    fn close(&self) {
+        self.fleet.close();
+    }
 }
 
 impl FleetCarrier {

@@ -103,7 +103,7 @@ pub struct Fleet {
     pub(crate) kept: Kept,
     pub(crate) leadership: Leadership,
     /// The fleet of this host, which ends last.
-    _local: Option<Local>,
+    local: Mutex<Option<Local>>,
 }
 
 impl std::fmt::Debug for Fleet {
@@ -144,7 +144,7 @@ impl Fleet {
             arrivals,
             kept,
             leadership,
-            _local: None,
+            local: Mutex::default(),
         })
     }
 
@@ -156,9 +156,15 @@ impl Fleet {
         let local = Local::start(folder, options)?;
         let fleet = Self::join(&local.access)?;
         Ok(Self {
-            _local: Some(local),
+            local: Mutex::new(Some(local)),
             ..fleet
         })
+    }
+
+    /// Lets the next controller lead, and ends the broker and the agent of this process.
+    pub(crate) fn close(&self) {
+        self.leadership.release();
+        lock(&self.local).take();
     }
 
     /// The agents that are there, by host.

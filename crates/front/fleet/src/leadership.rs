@@ -33,6 +33,8 @@ struct Known {
     epoch: Option<u64>,
     /// Name of another controller that leads.
     other: Option<String>,
+    /// True once the leadership is given up for good.
+    is_released: bool,
 }
 
 /// Leadership of this controller, sought and renewed in the background.
@@ -91,11 +93,12 @@ impl Leadership {
     }
 }
 
-impl Drop for Leadership {
+impl Leadership {
     /// Lets the next controller lead at once. A renewal that is still on its way fails, because the entry is gone.
-    fn drop(&mut self) {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.epoch.is_none() {
+    pub(crate) fn release(&self) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.is_released = true;
+        if known.epoch.take().is_none() {
             return;
         }
         drop(known);
@@ -105,6 +108,12 @@ impl Drop for Leadership {
         };
         // Without an answer, the entry ends after a few seconds.
         let _ = self.runtime.block_on(purge);
+    }
+}
+
+impl Drop for Leadership {
+    fn drop(&mut self) {
+        self.release();
     }
 }
 
@@ -127,13 +136,23 @@ impl Seeker {
                     actions.extend(self.leader.on(event, monotonic_ns()));
                 }
             }
-            *known.lock().unwrap_or_else(PoisonError::into_inner) = Known {
-                epoch: self.leader.epoch(),
-                other: self.leader.holder().map(|holder| holder.controller.clone()),
-            };
+            if !self.publish(&known) {
+                return;
+            }
             drop(known);
             tokio::time::sleep(LOOK).await;
         }
+    }
+
+    /// Shows who leads. Returns false once the leadership is given up.
+    fn publish(&self, known: &Mutex<Known>) -> bool {
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.is_released {
+            return false;
+        }
+        known.epoch = self.leader.epoch();
+        known.other = self.leader.holder().map(|holder| holder.controller.clone());
+        true
     }
 
     fn subject() -> String {

@@ -689,6 +689,14 @@ impl Runs {
     /// Refuses new runs, stops the current ones, and waits until they have ended, for at most this time. Returns true if
     /// all have.
     pub fn end(&self, patience: Duration) -> bool {
+        let all_ended = self.end_runs(patience);
+        if let Some(carrier) = &self.0.settings.carrier {
+            carrier.close();
+        }
+        all_ended
+    }
+
+    fn end_runs(&self, patience: Duration) -> bool {
         let mut table = lock(&self.0.table);
         table.stopping = true;
         let runs: Vec<String> = table.runs.keys().cloned().collect();

@@ -263,6 +263,8 @@ impl Carrier for Knows {
     fn drain(&self, _: &str, _: bool) -> Result<(), String> {
         Ok(())
     }
+
+    fn close(&self) {}
 }
 
 /// A server was killed during two runs over a fleet. The next one continues the one that the fleet knows.
@@ -368,6 +370,8 @@ impl Carrier for DeliversLate {
     fn drain(&self, _: &str, _: bool) -> Result<(), String> {
         Ok(())
     }
+
+    fn close(&self) {}
 }
 
 #[test]
