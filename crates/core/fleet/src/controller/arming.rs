@@ -1,7 +1,7 @@
 //! Everything before the start: hosts open, resolve and compare clocks. A problem of any host ends the run here, and
 //! nothing was sent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wb_model::{peer::PairClock, units::Span};
 
@@ -217,9 +217,23 @@ impl Controller {
         let is_due = now.mono_ns >= self.clock_next_ns;
         if is_due && matches!(self.stage, Stage::Clocks | Stage::Running) {
             self.clock_next_ns = now.mono_ns + CLOCK_NS;
-            let hosts = self.live().map(|(name, _)| name.clone()).collect();
-            self.actions.push(Action::MeasureClocks { hosts });
+            let hosts = self.hosts_to_measure();
+            if !hosts.is_empty() {
+                self.actions.push(Action::MeasureClocks { hosts });
+            }
         }
+    }
+
+    /// Before the start, all hosts: each one starts by its own clock. Later, those whose clocks no host compares itself.
+    fn hosts_to_measure(&self) -> Vec<String> {
+        let ends = |d: &Direction| (d.from.clone(), d.to.clone());
+        let directions = self.placement.directions.iter();
+        let open = directions.filter(|d| !d.is_local() && !self.compared.contains_key(&ends(d)));
+        let needed: BTreeSet<&str> = open.flat_map(|d| [&*d.from, &*d.to]).collect();
+        let live = self.live().map(|(name, _)| name);
+        live.filter(|name| self.stage == Stage::Clocks || needed.contains(name.as_str()))
+            .cloned()
+            .collect()
     }
 
     fn start_with_clocks(&mut self, now: Now) {

@@ -201,6 +201,23 @@ fn clocks_that_the_hosts_compared_are_better_than_those_over_the_broker() {
 }
 
 #[test]
+fn during_the_run_the_controller_compares_only_clocks_that_no_host_compares() {
+    let measures = |compared: &[PairClock]| {
+        let mut run = Run::new([None, None], compared, None);
+        let later = Now {
+            mono_ns: NOW.mono_ns + 2_000_000_000,
+            wall_ns: NOW.wall_ns + 2_000_000_000,
+        };
+        let actions = run.controller.on(Event::Tick, later);
+        actions
+            .iter()
+            .any(|action| matches!(action, Action::MeasureClocks { .. }))
+    };
+    assert!(!measures(&[by_udp(0, 5_000)]));
+    assert!(measures(&[]));
+}
+
+#[test]
 fn the_limit_of_the_clock_error_holds_for_the_better_comparison() {
     let run = |compared: &[PairClock]| Run::new([None, None], compared, Some(10_000));
     assert!(run(&[by_udp(0, 10_000)]).start.is_some());
