@@ -97,7 +97,7 @@ impl FromStr for Simulation {
                 let value = parse_number(value.strip_suffix(unit)?).ok()?.as_f64();
                 (value <= most).then_some(value)
             };
-            let read = || {
+            let mut read = || {
                 let (key, value) = word.split_once('=')?;
                 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
                 match key {
@@ -118,7 +118,6 @@ impl FromStr for Simulation {
                 }
                 Some(())
             };
-            let mut read = read;
             read().ok_or_else(wrong)?;
         }
         Ok(all)
@@ -186,20 +185,17 @@ pub fn run(
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => break,
         };
-        for _ in 0..BURST {
-            let Some((number, news)) = input else { break };
+        let mut taken = 0;
+        while let Some((number, news)) = input {
             if let Some(host) = &mut hosts[number] {
                 host.take(news);
                 due[number] = host.next_ns();
             }
-            input = arrivals.try_recv().ok();
-        }
-        // The burst may have ended with one input in hand.
-        if let Some((number, news)) = input
-            && let Some(host) = &mut hosts[number]
-        {
-            host.take(news);
-            due[number] = host.next_ns();
+            taken += 1;
+            input = match taken < BURST {
+                true => arrivals.try_recv().ok(),
+                false => None,
+            };
         }
         let now = monotonic_ns();
         for (host, due) in hosts.iter_mut().zip(&mut due) {
