@@ -28,6 +28,8 @@ const VALID: Duration = Duration::days(3650);
 const BEFORE: Duration = Duration::days(1);
 /// File with the process of the broker.
 const PID_FILE: &str = "broker/nats.pid";
+/// Largest access file in bytes.
+const LARGEST_ACCESS: u64 = 1 << 20;
 /// Largest message of the broker, in bytes.
 const MAX_PAYLOAD: u32 = 1 << 20;
 
@@ -72,8 +74,18 @@ impl Access {
     /// # Errors
     /// If it cannot be read, or is no such file.
     pub fn read(path: &Path) -> io::Result<Self> {
+        // A pipe or a device may never end.
+        let about = fs::metadata(path).map_err(|e| in_file(path, &e))?;
+        if !about.is_file() || about.len() > LARGEST_ACCESS {
+            return Err(in_file(path, &"is no access file of a fleet"));
+        }
         let text = fs::read_to_string(path).map_err(|e| in_file(path, &e))?;
-        let access: Self = toml::from_str(&text).map_err(|e| in_file(path, &e.message()))?;
+        let access: Self = toml::from_str(&text).map_err(|e| {
+            in_file(
+                path,
+                &format_args!("is no access file of a fleet: {}", e.message()),
+            )
+        })?;
         match access.servers.is_empty() {
             true => Err(in_file(path, &"names no server")),
             false => Ok(access),

@@ -91,6 +91,12 @@ pub(crate) fn run(args: &AgentArgs) -> Result<u8> {
         }
         access.name.clone_from(host);
     }
+    if access.certificate.is_some() && access.name == wb_fleet::pki::CONTROLLER {
+        bail!(
+            "{} is the access file of a controller; an agent needs that of its host, which wirebench fleet add makes",
+            args.fleet
+        );
+    }
     if !wb_model::locator::is_host(&access.name) {
         bail!(
             "{:?} cannot be the name of a host in plans; --host NAME gives another one: lower-case letters, digits and hyphens",
