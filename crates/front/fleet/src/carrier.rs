@@ -33,6 +33,9 @@ use crate::{clock::HostClock, files::Offer, fleet::Fleet, wire};
 /// Length of the lease of a run in ns.
 const LEASE_NS: u64 = 3_000_000_000;
 
+/// Words of the reason if a port was set down during a run.
+const SET_DOWN: &str = "was set down on this host";
+
 /// Settings of the runs of a fleet.
 #[derive(Clone, Debug, Default)]
 pub struct FleetSettings {
@@ -451,10 +454,12 @@ fn cut_short(share: &ShareMessage) -> Option<String> {
     }
 }
 
-/// Reason why a host without an end of a direction measured nothing, such as no completed request.
+/// Reason why the results of a host are void: one without an end of a direction measured nothing, such as no completed
+/// request, or a port was set down there.
 fn void(share: &ShareMessage) -> Option<String> {
     let own = &share.share.report;
-    let is_void = own.verdict == Verdict::Invalid && own.jobs.is_empty();
+    let is_void =
+        own.verdict == Verdict::Invalid && (own.jobs.is_empty() || own.reason.contains(SET_DOWN));
     is_void.then(|| format!("{}: {}", share.host, own.reason))
 }
 
