@@ -144,7 +144,7 @@ impl Bus {
     /// Connects to the broker with threads that several connections share.
     ///
     /// # Errors
-    /// The same as those of [`Bus::connect`].
+    /// If no server can be reached, or the certificates cannot be used.
     pub(crate) fn connect_with(threads: &Threads, access: &Access, news: Sink) -> io::Result<Self> {
         let Threads { runtime, namespace } = threads;
         let inbox = format!("_INBOX.{}", access.name);

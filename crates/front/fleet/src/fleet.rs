@@ -443,7 +443,7 @@ impl Arrivals {
             Some(known) if known.registration.id == alive.id => {
                 known.alive = Some((alive.clone(), Instant::now()));
             }
-            // All agents answer, so one question is enough for many strangers.
+            // Every agent answers the question, so one is enough for several unknown agents.
             _ => {
                 let mut asked = lock(&self.asked);
                 if asked.is_none_or(|at| at.elapsed() >= ASK_AGAIN)

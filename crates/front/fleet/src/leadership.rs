@@ -144,7 +144,7 @@ impl Seeker {
         }
     }
 
-    /// Shows who leads. Returns false once the leadership is given up.
+    /// Updates the known leader. Returns false if the leadership was released.
     fn publish(&self, known: &Mutex<Known>) -> bool {
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.is_released {

@@ -1070,7 +1070,7 @@ fn serve_queue(inner: &Arc<Inner>) {
         let next = match (table.queue.is_empty(), is_unsaved) {
             (false, _) => LOOK,
             (true, true) => SAVE_AGAIN,
-            // Nothing wakes this thread when a host of a fleet has delivered late.
+            // Late results of a fleet do not wake this thread, so it looks for them.
             (true, false) if inner.settings.carrier.is_some() => REVISE,
             (true, false) => Duration::from_secs(3600),
         };

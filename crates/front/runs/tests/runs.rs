@@ -227,6 +227,17 @@ fn of_shares(offered: Option<u64>) -> Report {
     report
 }
 
+/// A plan with its ports on another host.
+fn far() -> Plan {
+    let mut plan = traffic("count = 5");
+    for port in &mut plan.ports {
+        port.locator.host = Some("h1".to_owned());
+        port.locator.driver = None;
+        port.locator.name.clone_from(&port.name);
+    }
+    plan
+}
+
 /// A fleet that knows one run.
 #[derive(Debug)]
 struct Knows(&'static str);
@@ -271,12 +282,7 @@ impl Carrier for Knows {
 #[test]
 fn runs_over_a_fleet_outlive_their_server() {
     let folder = tempfile::tempdir().unwrap();
-    let mut far = traffic("count = 5");
-    for port in &mut far.ports {
-        port.locator.host = Some("h1".to_owned());
-        port.locator.driver = None;
-        port.locator.name.clone_from(&port.name);
-    }
+    let far = far();
     let runs = Runs::new(settings(folder.path(), 1)).unwrap();
     let refused = runs.start(request(far.clone()));
     assert!(matches!(refused, Err(Refusal::Plan(why)) if why.to_string().contains("--fleet")));
@@ -383,13 +389,7 @@ fn results_that_arrive_late_make_the_report_again_once() {
         ..settings(folder.path(), 1)
     };
     let runs = Runs::new(with_fleet).unwrap();
-    let mut plan = traffic("count = 5");
-    for port in &mut plan.ports {
-        port.locator.host = Some("h1".to_owned());
-        port.locator.driver = None;
-        port.locator.name.clone_from(&port.name);
-    }
-    let run = runs.start(request(plan)).unwrap();
+    let run = runs.start(request(far())).unwrap();
     wait_for_end(&run);
     let complete = || {
         let report = runs.report(&run.id).unwrap();

@@ -224,7 +224,8 @@ impl Controller {
         }
     }
 
-    /// Before the start, all hosts: each one starts by its own clock. Later, those whose clocks no host compares itself.
+    /// Hosts to measure. Before the start these are all, because each host starts by its clock. During the run, pairs of
+    /// hosts that compare their clocks directly are left out.
     fn hosts_to_measure(&self) -> Vec<String> {
         let ends = |d: &Direction| (d.from.clone(), d.to.clone());
         let directions = self.placement.directions.iter();

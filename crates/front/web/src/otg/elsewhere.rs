@@ -69,7 +69,7 @@ impl Inner {
                 listed(&hosts)
             )
         })?;
-        // An agent lists the interfaces of its own namespace only.
+        // An agent lists the interfaces of the namespace in which it runs only.
         let is_known = |site: &String| agent.ports.iter().any(|port| port.locator == *site);
         match locator.node.is_some() || is_known(&locator.site()) {
             true => Ok(()),
