@@ -106,7 +106,11 @@ impl Listed {
             server: server.map(Path::to_owned),
         };
         let folder = own_folder(FOLDER).ok();
-        Self(folder.and_then(|folder| write_in(&folder, stamp, record)))
+        Self(folder.and_then(|folder| {
+            // Removes records of killed processes.
+            runs_in(&folder);
+            write_in(&folder, stamp, record)
+        }))
     }
 }
 

@@ -148,6 +148,8 @@ pub enum Event {
         /// Run.
         run: String,
     },
+    /// A controller asks for the agents: the next message of presence is due at once.
+    Asked,
     /// Time has passed.
     Tick,
 }
@@ -364,6 +366,12 @@ impl Agent {
         self.part.as_ref()?.lease
     }
 
+    /// Number of the last message of presence.
+    #[must_use]
+    pub const fn alive_seq(&self) -> Option<u64> {
+        self.alive_seq.checked_sub(1)
+    }
+
     /// Number of shares that the stream has not acknowledged.
     #[must_use]
     pub fn kept_shares(&self) -> usize {
@@ -422,6 +430,10 @@ impl Agent {
                     self.delivered = Some(share.what);
                     self.actions.push(Action::RemoveShare { run });
                 }
+            }
+            Event::Asked => {
+                self.alive_next_ns = now.mono_ns;
+                self.pass_time(now);
             }
             Event::Tick => {}
         }

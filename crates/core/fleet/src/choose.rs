@@ -172,9 +172,9 @@ impl<'a> Chooser<'a> {
             let found = self.ports(&labels, &port.locator);
             let few = (found.len() < of as usize).then(|| {
                 format!(
-                    "{} hosts with a free port {} are registered; share is {of}",
-                    found.len(),
-                    port.locator
+                    "share is {of}; registered hosts with a free port {}: {}",
+                    port.locator,
+                    found.len()
                 )
             });
             if let Some(what) = few.or_else(|| split::load_problem(&job, of)) {
@@ -207,7 +207,7 @@ impl<'a> Chooser<'a> {
             };
             let hosts = self.hosts(labels);
             let few = (hosts.len() < of as usize)
-                .then(|| format!("{} hosts have these labels; share is {of}", hosts.len()));
+                .then(|| format!("share is {of}; hosts with these labels: {}", hosts.len()));
             if let Some(what) = few.or_else(|| split::http_problem(&job, of)) {
                 self.problem(&place, what);
                 continue;

@@ -3,8 +3,8 @@
 //! This crate holds the rules and no I/O: messages and subjects of the broker, the state machines of an
 //! [`Agent`](agent::Agent) and of the [`Controller`](controller::Controller) of one run, the choice of the
 //! [`Leader`](leader::Leader), the placing of jobs on hosts ([`place`](place::place)), the arithmetic of clocks, and the
-//! merging of snapshots. [`simulation`] has the engine of a simulated host. State machines take events with the time, and return actions. They know no broker, no clock,
-//! no thread and no engine.
+//! merging of snapshots. [`simulation`] has the engine of a simulated host. State machines take events with the time, and
+//! return actions. They know no broker, no clock, no thread and no engine.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ pub mod leader;
 mod lease;
 pub mod merge;
 pub mod message;
+pub mod other_agent;
 pub mod place;
 mod share;
 pub mod simulation;

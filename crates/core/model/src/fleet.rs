@@ -23,6 +23,8 @@ pub enum HostState {
     Late,
     /// The host lost its controller, and ended its part.
     CutOff,
+    /// A fault ended the part of the host: a port vanished, or a worker failed.
+    Failed,
 }
 
 impl HostState {
@@ -34,6 +36,7 @@ impl HostState {
             Self::Refused => "refused",
             Self::Late => "late",
             Self::CutOff => "cut off",
+            Self::Failed => "failed",
         }
     }
 }

@@ -632,6 +632,10 @@ pub struct PortReport {
     /// Number of times that the link went down during sending, the maximum over the workers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub link_downs: u64,
+    /// Time since the start of the run, in ns, at which the interface of a receiving port was first seen set down on
+    /// the tester's host. Absent: it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_down_at_ns: Option<u64>,
     /// Frames that the interface of a receiving port dropped, in addition to frames dropped because the tester's rings
     /// were full.
     #[serde(default, skip_serializing_if = "is_zero")]

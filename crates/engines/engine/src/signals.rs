@@ -151,6 +151,9 @@ impl Signals {
     /// Number for [`Signals::raise`] that stands for a request of another program, such as a server, to stop.
     pub const REQUEST: i32 = wb_open::STOP_REQUEST;
 
+    /// Number for [`Signals::raise`] that stands for the end of the lease of a part of a run.
+    pub const LEASE_END: i32 = wb_open::LEASE_END;
+
     /// Acts as if this signal had arrived, for programs that run a plan inside their own process.
     pub fn raise(&self, signal: i32) {
         self.note(signal);

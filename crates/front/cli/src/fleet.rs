@@ -86,6 +86,7 @@ impl OutputArgs {
         let settings = FleetSettings {
             lease_ns: self.lease.map(Span::as_nanos),
             max_clock_error_ns: self.max_clock_error.map(Span::as_nanos),
+            say: Some(|text| crate::say::say(format_args!("wirebench: {text}"))),
         };
         Ok(Some(carrier(fleet, settings)?))
     }

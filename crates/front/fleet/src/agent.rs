@@ -16,6 +16,7 @@ use wb_fleet_core::{
     Lease,
     agent::{Action, Agent as Machine, AgentSettings, Event, Published, ReplyId},
     message::{LeaseMessage, Open, Registration, ShareMessage, Start},
+    other_agent::OtherAgent,
     subjects::Subject,
 };
 use wb_machine::clock::monotonic_ns;
@@ -43,8 +44,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const LOAD_LOOK: Duration = Duration::from_secs(5);
 /// Interval at which the lease is checked, without the broker and the rest of the agent.
 const LEASE_LOOK: Duration = Duration::from_millis(20);
-/// Time in which another agent of the same host would have been heard.
-const LISTEN: Duration = Duration::from_millis(2500);
+/// Time in which another agent of the same host would have been heard: its messages of presence come every second.
+const LISTEN: Duration = Duration::from_millis(1500);
 /// Time in which the last results have to be delivered after a signal.
 const LAST_DELIVERY_NS: u64 = 5_000_000_000;
 
@@ -147,8 +148,7 @@ pub fn run(options: &AgentOptions, signals: &Signals) -> io::Result<()> {
         agent.host,
         register::summary(&agent.registration)
     ));
-    agent.serve(options, &arrivals, signals);
-    Ok(())
+    agent.serve(options, &arrivals, signals)
 }
 
 /// Makes sure that no other agent has the name of one of these hosts.
@@ -170,12 +170,16 @@ pub(crate) fn listen_for_others<'a, T>(
         if let Ok((_, Input::Bus(News::Message(message)))) = arrivals.recv_timeout(left.min(LOOK))
             && let Ok(Subject::Alive { host }) = message.subject.parse()
         {
-            return Err(io::Error::other(format!(
-                "another agent has the host name {host} already; stop it, or use another name"
-            )));
+            return Err(has_other_agent(&host));
         }
     }
     Ok(())
+}
+
+fn has_other_agent(host: &str) -> io::Error {
+    io::Error::other(format!(
+        "another agent has the host name {host} already; stop it, or use another name"
+    ))
 }
 
 pub(crate) fn powers(grants: &Grants) -> Vec<Power> {
@@ -213,6 +217,9 @@ pub(crate) struct Process<'a> {
     /// Folder of shares; `None`: they are kept in memory only.
     store: Option<Store>,
     guard: Option<LeaseGuard>,
+    other: OtherAgent,
+    /// True once another agent of this host has precedence.
+    has_to_yield: bool,
     say: fn(&str),
 }
 
@@ -254,6 +261,8 @@ impl<'a> Process<'a> {
             guard: None,
             clock_server: None,
             time_service: None,
+            other: OtherAgent::default(),
+            has_to_yield: false,
             say: |_| {},
         })
     }
@@ -263,7 +272,7 @@ impl<'a> Process<'a> {
         options: &AgentOptions,
         arrivals: &Receiver<((), Input)>,
         signals: &Signals,
-    ) {
+    ) -> io::Result<()> {
         let mut ends_ns = None;
         let mut looked = None;
         loop {
@@ -271,7 +280,10 @@ impl<'a> Process<'a> {
             match arrivals.recv_timeout(Duration::from_nanos(wait_ns).min(LOOK)) {
                 Ok((_, input)) => self.take(input),
                 Err(RecvTimeoutError::Timeout) => self.tick(),
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            if self.has_to_yield && self.work.is_none() {
+                return Err(has_other_agent(&self.host));
             }
             if looked.is_none_or(|at: Instant| at.elapsed() >= LOAD_LOOK) {
                 looked = Some(Instant::now());
@@ -289,7 +301,7 @@ impl<'a> Process<'a> {
                 let is_done = self.work.is_none() && self.machine.kept_shares() == 0;
                 if is_done || signals.hurry() || monotonic_ns() >= ends {
                     self.bus.flush();
-                    return;
+                    return Ok(());
                 }
             }
         }
@@ -352,7 +364,7 @@ impl<'a> Process<'a> {
     fn message(&mut self, message: Message) -> Option<Event> {
         if message.subject == wire::WHO {
             self.register();
-            return None;
+            return Some(Event::Asked);
         }
         if let Some((run, left)) = self.acknowledgements.get_mut(&message.subject) {
             if !wire::is_acknowledgement(&message.content) {
@@ -401,6 +413,12 @@ impl<'a> Process<'a> {
                 direction,
                 message: wire::read(&message.content).ok()?,
             }),
+            Subject::Alive { host } if host == self.host => {
+                let other = wire::read(&message.content).ok()?;
+                let (id, seq) = (&*self.registration.id, self.machine.alive_seq());
+                self.has_to_yield |= self.other.has_precedence(&other, id, seq);
+                None
+            }
             _ => None,
         }
     }
@@ -449,10 +467,17 @@ impl<'a> Process<'a> {
             }
             Action::Resolve { run } => self.with(&run, |work| work.resolve()),
             Action::StartAt { run, wall_ns } => self.with(&run, |work| work.start_at(wall_ns)),
-            Action::Drain { run } => self.with(&run, |work| work.signals().raise(15)),
+            Action::Drain { run } => {
+                let lease = self.machine.lease();
+                let cause = match lease.is_some_and(|lease| lease.has_run_out(monotonic_ns())) {
+                    true => Signals::LEASE_END,
+                    false => Signals::REQUEST,
+                };
+                self.with(&run, |work| work.signals().raise(cause));
+            }
             Action::StopNow { run } => self.with(&run, |work| {
-                work.signals().raise(15);
-                work.signals().raise(2);
+                work.signals().raise(Signals::REQUEST);
+                work.signals().raise(Signals::REQUEST);
             }),
             Action::PeerSent { run, sent } => self.with(&run, |work| work.peer_sent(sent)),
             Action::PeerLost { run, direction } => {
@@ -584,7 +609,7 @@ impl LeaseGuard {
                     if let Some((_, signals)) =
                         watched.take_if(|(lease, _)| lease.has_run_out(monotonic_ns()))
                     {
-                        signals.raise(15);
+                        signals.raise(Signals::LEASE_END);
                     }
                     drop(watched);
                     thread::sleep(LEASE_LOOK);

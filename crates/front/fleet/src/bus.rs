@@ -184,8 +184,12 @@ impl Bus {
             None => connect(),
         };
         let client = client.map_err(|e| {
-            let why = std::error::Error::source(&e)
-                .map_or_else(|| e.to_string(), |why| format!("{e}: {why}"));
+            let text = e.to_string();
+            let why = std::error::Error::source(&e).map(ToString::to_string);
+            let why = match why.filter(|why| !text.contains(why)) {
+                Some(why) => format!("{text}: {why}"),
+                None => text,
+            };
             io::Error::other(format!(
                 "cannot connect to {}: {why}",
                 access.servers.join(", ")

@@ -33,9 +33,6 @@ use crate::{clock::HostClock, files::Offer, fleet::Fleet, wire};
 /// Length of the lease of a run in ns.
 const LEASE_NS: u64 = 3_000_000_000;
 
-/// Words of the reason if a port was set down during a run.
-const SET_DOWN: &str = "was set down on this host";
-
 /// Settings of the runs of a fleet.
 #[derive(Clone, Debug, Default)]
 pub struct FleetSettings {
@@ -43,6 +40,8 @@ pub struct FleetSettings {
     pub lease_ns: Option<u64>,
     /// Maximum error of the clocks of two hosts in ns.
     pub max_clock_error_ns: Option<u64>,
+    /// Prints a message for the user before the run.
+    pub say: Option<fn(&str)>,
 }
 
 /// Carries out plans over a fleet.
@@ -112,7 +111,7 @@ impl Carrier for FleetCarrier {
         let mut plan = plan;
         let warnings = plan.validate()?;
         plan.name_jobs();
-        let epoch = self.fleet.leadership.epoch();
+        let epoch = self.fleet.leadership.epoch(self.settings.say);
         let epoch = epoch.map_err(|why| StartError::stream("fleet", why))?;
         let (mut placement, registrations) = self.place(&plan)?;
         let files = Offer::read(&mut placement, environment.base.as_deref());
@@ -197,7 +196,11 @@ impl FleetCarrier {
         observer: &mut dyn Observer,
     ) -> Result<(Report, End), StartError> {
         let failed = |why| StartError::stream("fleet", why);
-        let epoch = self.fleet.leadership.epoch().map_err(failed)?;
+        let epoch = self
+            .fleet
+            .leadership
+            .epoch(self.settings.say)
+            .map_err(failed)?;
         let (events, arrivals) = channel();
         let _listening = self.fleet.listen(run, events);
         let is_over = record.stage == RecordStage::Over;
@@ -403,8 +406,13 @@ impl<'a> Course<'a> {
             });
         }
         let signal = self.environment.signals.received();
+        if result.end == RunEnd::Stopped && result.started_wall_ns.is_none() {
+            return Err(StartError::Interrupted(signal.unwrap_or(2)));
+        }
         let mut report = report(&self.plan, &result)?;
-        report.warnings.splice(0..0, self.notes);
+        let is_new = |note: &String| !result.warnings.contains(note);
+        let notes = self.notes.into_iter().filter(is_new);
+        report.warnings.splice(0..0, notes);
         let missing = report
             .hosts
             .iter()
@@ -458,8 +466,8 @@ fn cut_short(share: &ShareMessage) -> Option<String> {
 /// request, or a port was set down there.
 fn void(share: &ShareMessage) -> Option<String> {
     let own = &share.share.report;
-    let is_void =
-        own.verdict == Verdict::Invalid && (own.jobs.is_empty() || own.reason.contains(SET_DOWN));
+    let was_set_down = || own.ports.iter().any(|port| port.set_down_at_ns.is_some());
+    let is_void = own.verdict == Verdict::Invalid && (own.jobs.is_empty() || was_set_down());
     is_void.then(|| format!("{}: {}", share.host, own.reason))
 }
 

@@ -29,8 +29,10 @@ use crate::{
 
 /// Time after its last sign of life in which an agent counts as present.
 const PRESENT: Duration = Duration::from_secs(3);
-/// Time that agents have to register once they are asked.
+/// Time that an agent with a known name has to register once all are asked.
 const ASK: Duration = Duration::from_secs(4);
+/// Time in which all agents register once they are asked.
+const ASK_ALL: Duration = Duration::from_millis(1500);
 
 /// Number of runs with late shares that are remembered.
 const MOST_LATE: usize = 1024;
@@ -80,6 +82,8 @@ impl Present {
 #[derive(Default)]
 struct Arrivals {
     agents: Mutex<BTreeMap<String, Present>>,
+    /// Last sign of life of agents that are not registered. It may arrive before the registration.
+    early: Mutex<BTreeMap<String, (Alive, Instant)>>,
     runs: Mutex<BTreeMap<String, Sender<Event>>>,
     /// Files that the agents of a run may fetch.
     offers: Mutex<BTreeMap<String, Offer>>,
@@ -97,7 +101,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A fleet with its broker.
 pub struct Fleet {
-    since: Instant,
+    joined: Instant,
     pub(crate) bus: Arc<Bus>,
     arrivals: Arc<Arrivals>,
     pub(crate) kept: Kept,
@@ -137,9 +141,10 @@ impl Fleet {
         let own = format!("process {} on {own}", std::process::id());
         let kept = Kept::open(&bus)?;
         let leadership = Leadership::seek(&bus, &kept, &own)?;
+        *lock(&arrivals.asked) = Some(Instant::now());
         bus.publish(wire::WHO, Vec::new());
         Ok(Self {
-            since: Instant::now(),
+            joined: Instant::now(),
             bus,
             arrivals,
             kept,
@@ -183,7 +188,7 @@ impl Fleet {
         let mut agents = self.agents();
         let is_there = |agents: &BTreeMap<String, Present>, host: &str| match host.starts_with('{')
         {
-            true => self.since.elapsed() > ASK,
+            true => self.joined.elapsed() > ASK_ALL,
             false => agents.contains_key(host),
         };
         while !hosts.iter().all(|host| is_there(&agents, host)) && Instant::now() < until {
@@ -425,15 +430,19 @@ impl Arrivals {
 
     fn registered(&self, registration: Registration) {
         let mut agents = lock(&self.agents);
+        let early = lock(&self.early).remove(&registration.host);
+        let known = agents.remove(&registration.host);
+        let mut signs = known
+            .into_iter()
+            .filter_map(|known| known.alive)
+            .chain(early);
+        let alive = signs.find(|(alive, _)| alive.id == registration.id);
         let host = registration.host.clone();
-        let known = agents.entry(host).or_insert_with(|| Present {
-            registration: registration.clone(),
-            alive: None,
-        });
-        if known.registration.id != registration.id {
-            known.alive = None;
-        }
-        known.registration = registration;
+        let present = Present {
+            registration,
+            alive,
+        };
+        agents.insert(host, present);
     }
 
     /// Takes over a sign of life; asks an agent to register that is not known.
@@ -445,6 +454,7 @@ impl Arrivals {
             }
             // Every agent answers the question, so one is enough for several unknown agents.
             _ => {
+                lock(&self.early).insert(host.to_owned(), (alive.clone(), Instant::now()));
                 let mut asked = lock(&self.asked);
                 if asked.is_none_or(|at| at.elapsed() >= ASK_AGAIN)
                     && let Some(bus) = &*lock(&self.bus)

@@ -26,6 +26,9 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Time in which the leadership must be known at the begin.
 const FIRST: Duration = Duration::from_secs(7);
 
+/// Time after which the user learns why nothing happens.
+const SILENCE: Duration = Duration::from_secs(1);
+
 /// State of the leadership.
 #[derive(Clone, Debug, Default)]
 struct Known {
@@ -65,12 +68,12 @@ impl Leadership {
         })
     }
 
-    /// Epoch of this controller. Waits until it leads.
+    /// Epoch of this controller. Waits until it leads, and reports once that another one leads.
     ///
     /// # Errors
     /// A sentence, if another controller leads or the broker does not answer.
-    pub(crate) fn epoch(&self) -> Result<u64, String> {
-        let until = Instant::now() + FIRST;
+    pub(crate) fn epoch(&self, say: Option<fn(&str)>) -> Result<u64, String> {
+        let (began, mut say) = (Instant::now(), say);
         loop {
             let known = self
                 .known
@@ -80,7 +83,14 @@ impl Leadership {
             if let Some(epoch) = known.epoch {
                 return Ok(epoch);
             }
-            if Instant::now() >= until {
+            if let Some(name) = &known.other
+                && let Some(say) = say.take_if(|_| began.elapsed() >= SILENCE)
+            {
+                say(&format!(
+                    "waiting for another controller of the fleet: {name}"
+                ));
+            }
+            if began.elapsed() >= FIRST {
                 return Err(match known.other {
                     Some(name) => format!(
                         "another controller leads the fleet: {name}; wait for its end, or stop it"

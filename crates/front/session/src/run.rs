@@ -448,7 +448,7 @@ impl Prepared {
                         at_ns,
                         set_down: false,
                     });
-                down.set_down |= port.is_set_down();
+                down.set_down |= port.was_set_down();
             }
             gone = self
                 .engines

@@ -95,11 +95,15 @@ impl StartError {
 /// Number in place of a signal, for runs that another program ends: no signal was sent.
 pub const STOP_REQUEST: i32 = -1;
 
+/// Number in place of a signal, for a part of a run that ends because its controller has not renewed its lease.
+pub const LEASE_END: i32 = -2;
+
 /// Returns the name of a signal, such as `SIGINT`.
 #[must_use]
 pub fn signal_name(n: i32) -> String {
     match n {
         STOP_REQUEST => "a request to stop".to_owned(),
+        LEASE_END => "the end of its lease".to_owned(),
         1 => "SIGHUP".to_owned(),
         2 => "SIGINT".to_owned(),
         14 => "SIGALRM".to_owned(),

@@ -15,7 +15,7 @@ mod workers;
 
 pub use bell::{Alarm, Bell};
 pub use capture::{Tap, capture_xdp_options, open_capture, total_memory};
-pub use error::{STOP_REQUEST, StartError, signal_name};
+pub use error::{LEASE_END, STOP_REQUEST, StartError, signal_name};
 pub use interface::{
     drivers_to_try, open_live, open_virtual, open_wire, open_wire_as, packet_options, port_memory,
     requested_driver,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wb_machine::{Ethtool, locks::QueueLock, pci};
+use wb_machine::{Ethtool, LinkEvents, locks::QueueLock, pci};
 use wb_model::{
     Driver,
     plan::{Plan, PortPlan},
@@ -138,13 +138,17 @@ impl OpenPort {
             .map_or_else(BTreeMap::new, Wire::counters)
     }
 
-    /// Returns true if the interface is set down on this host.
-    pub fn is_set_down(&self) -> bool {
-        let link = |wire: &Wire| wire.netlink.link(&wire.interface.name).ok();
-        self.wire
-            .as_ref()
-            .and_then(link)
-            .is_some_and(|link| !link.up)
+    /// Returns true if the interface is set down on this host, or was since it was opened.
+    pub fn was_set_down(&self) -> bool {
+        let is_down = |wire: &Wire| {
+            let link = wire.netlink.link(&wire.interface.name);
+            link.is_ok_and(|link| !link.up)
+        };
+        let was_down = |wire: &Wire| {
+            let events = wire.link_events.as_ref();
+            events.is_some_and(LinkEvents::was_set_down) || is_down(wire)
+        };
+        self.wire.as_ref().is_some_and(was_down)
     }
 
     /// Report of the port, with its interface counters before and after the run.
@@ -187,6 +191,7 @@ impl OpenPort {
                 timestamp_source: self.facts.stamp_source.to_string(),
             }],
             link_downs: 0,
+            set_down_at_ns: None,
             interface_drops: 0,
             before,
             after,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use wb_machine::{
-    Namespace, Netlink,
+    LinkEvents, Namespace, Netlink,
     ethtool::Ethtool,
     link::{Link, LinkCounters},
 };
@@ -22,6 +22,8 @@ pub struct Wire {
     pub interface: Interface,
     /// Netlink socket in the namespace.
     pub netlink: Netlink,
+    /// Changes of the interface; `None` if the kernel does not report them.
+    pub link_events: Option<LinkEvents>,
     /// Addresses for which the kernel answers.
     pub host_addresses: Vec<IpAddr>,
 }
@@ -150,6 +152,7 @@ fn wire_at(port: &PortPlan, namespace: Namespace, name: &str) -> Result<Wire, St
         })
         .unwrap_or_default();
     Ok(Wire {
+        link_events: LinkEvents::open(&namespace, link.index).ok(),
         namespace,
         link,
         interface,

@@ -68,6 +68,10 @@ impl Controller {
             let text = format!("{}: {why}", share.host);
             self.actions.push(Action::Note(text.clone()));
             self.warnings.push(text);
+            if host.outcome.state == HostState::Complete {
+                host.outcome.state = HostState::Failed;
+                host.outcome.why.clone_from(why);
+            }
         }
         match host.progress {
             Progress::Gone if host.outcome.state == HostState::Lost => {
@@ -185,6 +189,8 @@ fn why_gone(host: &Host) -> Option<String> {
         HostState::CutOff if host.outcome.since_ns.is_none() => None,
         HostState::CutOff => Some(format!("host {name} was cut off{at}: {why}")),
         HostState::Late | HostState::Refused => Some(format!("host {name} took no part: {why}")),
+        // The reason is that of its share.
+        HostState::Failed => None,
         HostState::Complete if host.share.is_none() => Some(format!("host {name} took no part")),
         HostState::Complete => None,
     }

@@ -137,7 +137,9 @@ impl Controller {
                     controller.stage = Stage::Over;
                     controller.over_ns = now.mono_ns;
                 } else {
-                    let text = format!("epoch {epoch} continues the run of epoch {}", record.epoch);
+                    let text = format!(
+                        "the controller of this run ended; another one took over (epoch {epoch})"
+                    );
                     controller.warnings.push(text.clone());
                     controller.actions.push(Action::Note(text));
                     controller.renew_lease(now);

@@ -174,7 +174,7 @@ fn another_controller_adopts_a_run_whose_lease_has_not_run_out() {
                 .all(|share| share.share.end == ShareEnd::Finished)
         );
         if phase != "drain" {
-            noted(&world, "continues the run");
+            noted(&world, "another one took over");
         }
     }
 }

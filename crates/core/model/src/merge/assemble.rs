@@ -46,6 +46,7 @@ pub fn assemble(
     let mut all = gather(plan, &parts);
     all.jobs = directions(&names, plan, &parts, &hosts);
     all.flows = flows(&parts);
+    forget_losses_of_flows(&mut all, plan);
     all.totals = totals(&all, plan);
     let timelines = parts.iter().map(|part| (0, &part.report.timeline));
     all.timeline = course::laid_together(&timelines.collect::<Vec<_>>());
@@ -248,11 +249,18 @@ fn directions(
             .iter()
             .filter(|host| host.state != HostState::Complete);
         if let Some(host) = missing.find(takes_part) {
-            // The counts of a host that ended early are true, and so are the losses between two of them.
-            if !parts.iter().any(|part| part.name == host.host) {
+            // The counts of a host that ended early are true, and so are the losses between two of them. Frames that
+            // arrived after a fault at their receiver are not lost.
+            let is_missing = !parts.iter().any(|part| part.name == host.host);
+            if is_missing || host.state == HostState::Failed {
                 whole.totals.lost_frames = None;
+                let streams = whole.streams.iter_mut();
+                streams.for_each(|stream| stream.totals.lost_frames = None);
             }
-            whole.incomplete.get_or_insert_with(|| host.account());
+            match host.state {
+                HostState::Failed => whole.incomplete = Some(host.account()),
+                _ => _ = whole.incomplete.get_or_insert_with(|| host.account()),
+            }
         }
         whole
     };
@@ -321,6 +329,26 @@ fn flows(parts: &[Part]) -> Vec<FlowReport> {
             .or_insert_with(|| flow.clone());
     }
     all.into_values().collect()
+}
+
+/// Makes the losses of flows unknown where those of their direction are.
+fn forget_losses_of_flows(report: &mut Report, plan: &Plan) {
+    let Report { jobs, flows, .. } = report;
+    let first = plan.first_flow.unwrap_or(0);
+    let ways = plan.directions(first);
+    let is_unknown = |way: &&DirectionFlows| {
+        let mut jobs = jobs.iter().filter(|job| job.name == way.name);
+        jobs.any(|job| job.incomplete.is_some() && job.totals.lost_frames.is_none())
+    };
+    for way in ways.iter().filter(is_unknown) {
+        // Reports count flows from the first one of the plan.
+        let is_own = |flow: &&mut FlowReport| {
+            let number = flow.flow.wrapping_sub(way.first_flow.wrapping_sub(first));
+            number < way.flows
+        };
+        let flows = flows.iter_mut().filter(is_own);
+        flows.for_each(|flow| flow.totals.lost_frames = None);
+    }
 }
 
 /// Totals of all directions or, without directions, of all loads. The loss is unknown if that of one direction with both
@@ -624,6 +652,23 @@ mod tests {
         let lost = |report: &Report| Vec::from_iter(report.jobs.iter().map(|job| job.totals));
         assert_eq!(lost(&all), lost(&whole));
         assert!(all.jobs[0].incomplete.is_some() && all.jobs[0].totals.lost_frames.is_some());
+    }
+
+    #[test]
+    fn frames_after_a_fault_at_their_receiver_are_not_lost() {
+        let mut hosts = complete(&["h1", "h2", "h3"]);
+        hosts[1].state = HostState::Failed;
+        hosts[1].why = "b0: the interface is gone".to_owned();
+        let all = assemble(&plan(&["lost<=4"]), all(), hosts).unwrap();
+        let reason = "host h2 failed: b0: the interface is gone";
+        assert_eq!((all.verdict, &*all.reason), (Verdict::Incomplete, reason));
+        let [web, other] = &all.jobs[..] else {
+            panic!("two directions")
+        };
+        assert_eq!(web.incomplete.as_deref(), Some(reason));
+        let known = [&web.totals, &other.totals, &all.totals].map(|all| all.lost_frames.is_some());
+        assert_eq!(known, [false, true, false]);
+        assert_eq!(all.criteria[0].measured, None);
     }
 
     #[test]

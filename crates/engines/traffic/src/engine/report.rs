@@ -766,8 +766,13 @@ fn port_reports(run: &Traffic, ended: &Ended) -> impl Iterator<Item = PortReport
         let locator = port.plan.locator.to_string();
         let drops = drops.iter().find(|(of, _)| *of == locator);
         let downs = downs.iter().find(|(of, ..)| *of == locator);
+        let own_down = ended
+            .downs
+            .get(&port.plan.name)
+            .filter(|down| down.set_down && port.used.rx);
         PortReport {
             timestamp_source: stamp_source(run, i),
+            set_down_at_ns: own_down.map(|down| down.at_ns),
             link_downs: downs.map_or(0, |(_, times, _)| *times),
             interface_drops: drops.map_or(0, |(_, frames)| *frames),
             ..ended.port(port)

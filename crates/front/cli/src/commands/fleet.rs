@@ -87,7 +87,7 @@ pub(crate) struct ReportArgs {
 }
 
 /// Time in which agents show that they are there.
-const LISTEN: Duration = Duration::from_millis(1500);
+const LISTEN: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(command: &FleetCommand) -> Result<u8> {
     match command {

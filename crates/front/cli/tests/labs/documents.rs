@@ -35,7 +35,7 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
     (
         "fleet.md",
         "wirebench lab up fleet",
-        "the scenario fleet::alone_lab runs these commands",
+        "the scenario fleet::lab runs these commands",
     ),
     ("fleet.md", "wirebench fleet ls", "needs agents"),
     (

@@ -36,7 +36,8 @@ impl Inner {
     pub(super) fn await_hosts(&self, config: &Value) {
         let ports = config["ports"].as_array().into_iter().flatten();
         let locators = ports.filter_map(|port| ports::locator(port["location"].as_str()?));
-        let hosts: BTreeSet<String> = locators.filter_map(|locator| locator.host).collect();
+        let hosts = locators.filter_map(|locator| locator.host);
+        let hosts: BTreeSet<String> = hosts.filter(|host| !host.starts_with('{')).collect();
         if hosts.is_empty() || self.runs.settings().carrier.is_none() {
             return;
         }
