@@ -521,7 +521,9 @@ impl Agent {
         if let Some((run, epoch)) = op.run() {
             if epoch < self.epoch {
                 let known = self.epoch;
-                let what = format!("epoch {epoch} is over; the controller of epoch {known} leads");
+                let what = format!(
+                    "a later controller has led this fleet (epoch {known}, this one has {epoch})"
+                );
                 return self.busy(reply, what);
             }
             self.epoch = epoch;

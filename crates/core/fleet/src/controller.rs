@@ -324,6 +324,10 @@ pub struct Controller {
     over_ns: u64,
     /// Time of the last event, to notice that this controller itself stood still.
     last_ns: u64,
+    /// Longest time for which it stood still.
+    stalled_ns: u64,
+    /// True if an earlier controller began the run.
+    is_adopted: bool,
     has_late_share: bool,
     check_next_ns: u64,
     /// Time until which intervals wait for snapshots, after this controller stood still.
@@ -395,6 +399,8 @@ impl Controller {
             revision: 0,
             over_ns: 0,
             last_ns: now.mono_ns,
+            stalled_ns: 0,
+            is_adopted: false,
             has_late_share: false,
             check_next_ns: 0,
             patient_until_ns: 0,
@@ -478,6 +484,7 @@ impl Controller {
             self.patient_until_ns = now.mono_ns + LATE_NS;
         }
         if gap > SECOND {
+            self.stalled_ns = self.stalled_ns.max(gap);
             for host in self.hosts.values_mut() {
                 host.heard_ns = host.heard_ns.saturating_add(gap).min(now.mono_ns);
             }

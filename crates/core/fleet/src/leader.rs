@@ -1,7 +1,8 @@
 //! Choice of the leading controller: one controller at a time holds a key with a value that expires.
 //!
 //! The key is created and renewed only against the revision that the controller saw last, so of two controllers one
-//! fails. The revision of the entry that begins a leadership is its epoch: revisions only rise.
+//! fails. The revision of the entry that begins a leadership is its epoch: revisions only rise. A broker that lost its
+//! store begins at revision 1 again, so the epoch also counts from the time at which the store was made.
 
 use crate::{MS, SECOND, message::LeaderEntry, message::V1};
 
@@ -76,6 +77,8 @@ pub struct Leader {
     id: String,
     state: State,
     holder: Option<LeaderEntry>,
+    /// Epoch of revision 0, from the time at which the store was made.
+    first_epoch: u64,
     /// Time of the put on its way. The entry may be stored then, so its life is counted from here.
     put_ns: u64,
     next_ns: u64,
@@ -90,8 +93,24 @@ impl Leader {
             id: id.into(),
             state: State::Standby,
             holder: None,
+            first_epoch: 0,
             put_ns: 0,
             next_ns: 0,
+        }
+    }
+
+    /// Sets the time at which the store of the entry was made, in ns since 1970. Epochs rise by at most one in 100 ms, so
+    /// those of a later store are higher.
+    pub const fn set_store_time(&mut self, made_wall_ns: u64) {
+        self.first_epoch = made_wall_ns / (100 * MS);
+    }
+
+    /// Entry that gives up the leadership, and the revision that it replaces.
+    #[must_use]
+    pub fn released(&self) -> Option<(u64, LeaderEntry)> {
+        match self.state {
+            State::Leading { revision, .. } => Some((revision, LeaderEntry::default())),
+            _ => None,
         }
     }
 
@@ -119,8 +138,11 @@ impl Leader {
             self.step_down(&mut actions);
         }
         match event {
+            Event::Entry { revision, entry } if entry.id.is_empty() => {
+                self.seen_free(Some(revision), now_ns, &mut actions);
+            }
             Event::Entry { revision, entry } => self.seen(revision, entry, &mut actions),
-            Event::Empty => self.empty(now_ns, &mut actions),
+            Event::Empty => self.seen_free(None, now_ns, &mut actions),
             Event::Stored { revision } => self.stored(revision, &mut actions),
             Event::NotStored => match self.state {
                 State::Taking => self.state = State::Standby,
@@ -146,6 +168,7 @@ impl Leader {
 
     fn step_down(&mut self, actions: &mut Vec<Action>) {
         self.state = State::Standby;
+        self.holder.take_if(|holder| holder.id == self.id);
         actions.push(Action::StepDown);
     }
 
@@ -160,14 +183,20 @@ impl Leader {
         }
     }
 
-    fn empty(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
+    /// No controller leads. `revision` is that of the entry by which the last one gave up.
+    fn seen_free(&mut self, revision: Option<u64>, now_ns: u64, actions: &mut Vec<Action>) {
+        if let State::Leading { revision: own, .. } = self.state
+            && revision.is_some_and(|revision| revision <= own)
+        {
+            return;
+        }
         self.holder = None;
         match self.state {
             State::Standby => {
                 self.state = State::Taking;
                 self.put_ns = now_ns;
                 actions.push(Action::Put {
-                    expected: None,
+                    expected: revision,
                     entry: self.entry(0),
                 });
             }
@@ -179,15 +208,16 @@ impl Leader {
     fn stored(&mut self, stored: u64, actions: &mut Vec<Action>) {
         match &mut self.state {
             State::Taking => {
+                let epoch = self.first_epoch.saturating_add(stored);
                 self.state = State::Leading {
-                    epoch: stored,
+                    epoch,
                     revision: stored,
                     since_ns: self.put_ns,
                     is_storing: false,
                 };
                 self.next_ns = self.put_ns + RENEW_NS;
-                self.holder = Some(self.entry(stored));
-                actions.push(Action::Lead { epoch: stored });
+                self.holder = Some(self.entry(epoch));
+                actions.push(Action::Lead { epoch });
             }
             State::Leading {
                 revision,
@@ -249,6 +279,39 @@ mod tests {
         assert_eq!(put_expected(&actions), [Some(7)]);
         assert_eq!(leader.on(Event::Stored { revision: 9 }, RENEW_NS + 1), []);
         assert_eq!(leader.epoch(), Some(7));
+    }
+
+    #[test]
+    fn a_new_store_has_higher_epochs_than_the_one_before() {
+        let mut leader = Leader::new("c1", "x");
+        leader.set_store_time(1_000 * SECOND);
+        leader.on(Event::Empty, 0);
+        leader.on(Event::Stored { revision: 600 }, 1);
+        let before = leader.epoch().unwrap();
+        // The store is lost: no renewal succeeds, and the new one begins at revision 1.
+        leader.on(Event::Tick, STEP_DOWN_NS);
+        assert_eq!((leader.epoch(), leader.holder()), (None, None));
+        leader.set_store_time(1_600 * SECOND);
+        assert_eq!(put_expected(&leader.on(Event::Empty, 9 * SECOND)), [None]);
+        leader.on(Event::Stored { revision: 1 }, 9 * SECOND);
+        assert!(leader.epoch().unwrap() > before);
+    }
+
+    #[test]
+    fn a_released_entry_is_replaced() {
+        let mut first = Leader::new("c1", "x");
+        assert_eq!(first.released(), None);
+        first.on(Event::Empty, 0);
+        first.on(Event::Stored { revision: 7 }, 1);
+        let (replaced, entry) = first.released().unwrap();
+        assert_eq!(replaced, 7);
+        let mut second = Leader::new("c2", "y");
+        let event = Event::Entry { revision: 8, entry };
+        assert_eq!(put_expected(&second.on(event.clone(), 2)), [Some(8)]);
+        second.on(Event::Stored { revision: 9 }, 3);
+        // An answer that was delayed.
+        assert_eq!(second.on(event, 4), []);
+        assert_eq!(second.epoch(), Some(9));
     }
 
     #[test]

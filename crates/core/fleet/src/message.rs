@@ -776,9 +776,9 @@ pub struct LeaderEntry {
     pub v: V1,
     /// Name of the controller.
     pub controller: String,
-    /// Identity of this start of the controller, random.
+    /// Identity of this start of the controller, random. Empty: the leadership was given up.
     pub id: String,
-    /// Epoch of the leadership. The first entry of a leadership has 0; the revision of this entry becomes the epoch.
+    /// Epoch of the leadership. The first entry of a leadership has 0; the revision of this entry decides the epoch.
     pub epoch: u64,
 }
 

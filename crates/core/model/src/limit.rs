@@ -179,6 +179,14 @@ impl LimitedBy {
         limits.any(|limit| limit.by.is_tester())
     }
 
+    /// Returns true if this component is the only limit, also in a report that was read back.
+    #[must_use]
+    pub fn names(&self, by: &Limiter) -> bool {
+        let text = self.to_string();
+        let rest = text.strip_prefix(by.words());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(": ") && !rest.contains("; "))
+    }
+
     /// Returns true if no limit is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {

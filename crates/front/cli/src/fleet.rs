@@ -39,6 +39,18 @@ pub(crate) fn access(fleet: &str, name: &str) -> Result<pki::Access> {
     Ok(pki::Access::read(path)?)
 }
 
+/// Access of a controller to a fleet.
+fn access_of_controller(fleet: &str) -> Result<pki::Access> {
+    let access = access(fleet, pki::CONTROLLER)?;
+    if access.name != pki::CONTROLLER {
+        bail!(
+            "--fleet {fleet}: this is the access file of the host {}; use that of the controller, controller.fleet",
+            access.name
+        );
+    }
+    Ok(access)
+}
+
 /// Folder of the fleet of this host.
 pub(crate) const LOCAL: &str = "/var/lib/wirebench/fleet";
 
@@ -55,7 +67,7 @@ pub(crate) fn join(fleet: &str) -> Result<Fleet> {
             };
             Fleet::join_local(Path::new(LOCAL), options)
         }
-        _ => Fleet::join(&access(fleet, pki::CONTROLLER)?),
+        _ => Fleet::join(&access_of_controller(fleet)?),
     };
     joined.with_context(|| format!("--fleet {fleet}"))
 }

@@ -293,8 +293,8 @@ impl<'a> Process<'a> {
             }
             if signals.interrupted().is_some() {
                 let ends = *ends_ns.get_or_insert_with(|| {
-                    if let Some((_, work)) = &self.work {
-                        work.signals().raise(15);
+                    if let (Some((_, work)), Some(signal)) = (&self.work, signals.received()) {
+                        work.signals().raise(signal);
                     }
                     monotonic_ns() + LAST_DELIVERY_NS
                 });
@@ -414,7 +414,7 @@ impl<'a> Process<'a> {
                 message: wire::read(&message.content).ok()?,
             }),
             Subject::Alive { host } if host == self.host => {
-                let other = wire::read(&message.content).ok()?;
+                let other = wire::read_short(&message.content).ok()?;
                 let (id, seq) = (&*self.registration.id, self.machine.alive_seq());
                 self.has_to_yield |= self.other.has_precedence(&other, id, seq);
                 None
@@ -585,7 +585,7 @@ impl Store {
             let path = file.path();
             let is_share = path.extension().is_some_and(|end| end == "json");
             is_share
-                .then(|| wire::read(&fs::read(path).ok()?).ok())
+                .then(|| wire::read_whole(&fs::read(path).ok()?).ok())
                 .flatten()
         });
         shares.collect()

@@ -190,8 +190,12 @@ impl Bus {
                 Some(why) => format!("{text}: {why}"),
                 None => text,
             };
+            let hint = match why.contains("ertificate") {
+                true => "; the access file is of another fleet, its certificate has expired, or a clock is wrong",
+                false => "",
+            };
             io::Error::other(format!(
-                "cannot connect to {}: {why}",
+                "cannot connect to {}: {why}{hint}",
                 access.servers.join(", ")
             ))
         })?;
@@ -499,6 +503,58 @@ mod tests {
             agent.publish(subject, b"{}".to_vec());
             assert_eq!(arrivals.recv().unwrap(), subject);
         }
+    }
+
+    /// The broker and the controller answer an agent at the subject that it names, and may do anything there.
+    #[test]
+    fn answers_remove_no_results() {
+        if !installed(&["nats-server"]) {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (fleet, _broker) = fleet(folder.path());
+        let access = Access::read(&fleet.access_file("controller")).unwrap();
+        let controller = crate::Fleet::join(&access).unwrap();
+        let (agent, arrivals) = member(&fleet, "h1");
+        let kept = |run: &str| controller.kept.shares(run).unwrap().len();
+        agent.publish("wb.v1.share.r1.h1", b"{}".to_vec());
+        for stream in ["WB_SHARES", "WB_EVENTS", "KV_WB_LEADER"] {
+            for api in ["PURGE", "MSG.DELETE", "DELETE"] {
+                let subject = format!("$JS.API.STREAM.{api}.{stream}");
+                agent.ask("wb.v1.share.r2.h1", &subject, b"{}".to_vec());
+                agent.ask(
+                    "wb.v1.file.h1",
+                    &subject,
+                    br#"{"v":1,"run":"r","sha256":"0","offset":0}"#.to_vec(),
+                );
+            }
+        }
+        // The controller has seen the requests for files once it has answered the last one.
+        let request = br#"{"v":1,"run":"r","sha256":"0","offset":0}"#;
+        agent.ask("wb.v1.file.h1", "_INBOX.h1.last", request.to_vec());
+        assert_eq!(arrivals.recv().unwrap(), "_INBOX.h1.last");
+        agent.publish("wb.v1.share.r3.h1", b"{}".to_vec());
+        eventually("the last share is kept", || kept("r3") == 1);
+        assert_eq!((kept("r1"), kept("r2")), (1, 9));
+        assert!(controller.leadership.epoch(None).is_ok());
+    }
+
+    #[test]
+    fn a_broker_that_lost_its_store_gets_a_leader_with_a_higher_epoch() {
+        if !installed(&["nats-server"]) {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (fleet, broker) = fleet(folder.path());
+        let access = Access::read(&fleet.access_file("controller")).unwrap();
+        let controller = crate::Fleet::join(&access).unwrap();
+        let epoch = || controller.leadership.epoch(None);
+        let before = epoch().unwrap();
+        drop(broker);
+        std::fs::remove_dir_all(folder.path().join("fleet/broker/jetstream")).unwrap();
+        let _broker = Broker::start(&fleet.broker_file(), &folder.path().join("log")).unwrap();
+        eventually("another epoch", || epoch().is_ok_and(|now| now > before));
+        assert_eq!(controller.kept.runs(), Ok(Vec::new()));
     }
 
     #[test]

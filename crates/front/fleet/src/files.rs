@@ -117,6 +117,10 @@ fn rows(whole: &[u8], share: RowShare) -> Result<Vec<u8>, String> {
     let all = reader.into_byte_records().collect::<Result<Vec<_>, _>>();
     let all = all.map_err(|e| e.to_string())?;
     let count = |index| split::part(all.len() as u64, index, of);
+    if all.len() < of as usize {
+        let lines = wb_model::counted(all.len() as u64, "line", "lines");
+        return Err(format!("has {lines} of values for {of} hosts"));
+    }
     let before: u64 = (0..index).map(count).sum();
     let own = all
         .iter()
@@ -137,6 +141,8 @@ pub(crate) type Ask = Arc<dyn Fn(Vec<u8>) -> Result<Vec<u8>, String> + Send + Sy
 #[derive(Debug)]
 pub(crate) struct Fetched {
     folder: PathBuf,
+    /// Paths here, by the names that the plan of the controller has.
+    names: BTreeMap<String, String>,
 }
 
 impl Fetched {
@@ -154,14 +160,15 @@ impl Fetched {
         if files.is_empty() {
             return Ok(None);
         }
-        let fetched = Self {
+        let mut fetched = Self {
             folder: folder(state).join(run),
+            names: BTreeMap::new(),
         };
-        let in_folder = |e: std::io::Error| format!("{}: {e}", fetched.folder.display());
+        let own = fetched.folder.clone();
+        let in_folder = |e: std::io::Error| format!("{}: {e}", own.display());
         let mut new = DirBuilder::new();
         new.recursive(true).mode(0o700);
         new.create(&fetched.folder).map_err(in_folder)?;
-        let mut names = BTreeMap::new();
         for (number, file) in files.iter().enumerate() {
             let content = content(run, file, ask)?;
             // The end of a name has a meaning for some readers.
@@ -174,10 +181,19 @@ impl Fetched {
             options.write(true).create(true).truncate(true).mode(0o600);
             let written = options.open(&path).and_then(|mut f| f.write_all(&content));
             written.map_err(in_folder)?;
+            let names = &mut fetched.names;
             names.insert(file.name.clone(), path.display().to_string());
         }
-        *plan = plan.with_files(&names);
+        *plan = plan.with_files(&fetched.names);
         Ok(Some(fetched))
+    }
+
+    /// A text with the names of files that the user knows.
+    pub(crate) fn with_names(fetched: Option<&Self>, text: &str) -> String {
+        let names = fetched.iter().flat_map(|fetched| &fetched.names);
+        names.fold(text.to_owned(), |text, (name, path)| {
+            text.replace(path, name)
+        })
     }
 
     /// Returns true for a file of the run.

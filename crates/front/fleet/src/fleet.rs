@@ -238,7 +238,7 @@ impl Fleet {
         for message in self.kept.shares(run)? {
             let own = pieces.entry(message.subject.clone()).or_default();
             let whole = own.add(&message.content);
-            let share = whole.and_then(|whole| wire::read::<ShareMessage>(&whole).ok());
+            let share = whole.and_then(|whole| wire::read_whole::<ShareMessage>(&whole).ok());
             let end = |share: &ShareMessage| format!(".{run}.{}", share.host);
             shares.extend(share.filter(|s| s.run == run && message.subject.ends_with(&end(s))));
         }
@@ -340,7 +340,7 @@ impl Arrivals {
     /// Takes a message. Messages that cannot be read are of no run.
     fn message(&self, message: Message) {
         if let Some(host) = message.subject.strip_prefix(wire::AGENT) {
-            if let Ok(registration) = wire::read::<Registration>(&message.content)
+            if let Ok(registration) = wire::read_short::<Registration>(&message.content)
                 && registration.host == host
             {
                 self.registered(registration);
@@ -357,7 +357,7 @@ impl Arrivals {
         }
         match message.subject.parse() {
             Ok(Subject::Alive { host }) => {
-                if let Ok(alive) = wire::read::<Alive>(&message.content) {
+                if let Ok(alive) = wire::read_short::<Alive>(&message.content) {
                     self.alive(&host, &alive);
                     self.tell_all(&Event::Alive { host, alive });
                 }
@@ -368,7 +368,7 @@ impl Arrivals {
                 }
             }
             Ok(Subject::Event { host, .. }) => {
-                if let Ok(event) = wire::read(&message.content) {
+                if let Ok(event) = wire::read_short(&message.content) {
                     self.tell_all(&Event::Agent { host, event });
                 }
             }
@@ -379,11 +379,16 @@ impl Arrivals {
 
     /// Sends a piece of a file to the agent of a host; nothing of a file that its part does not have.
     fn asked_for_file(&self, host: &str, message: &Message) {
-        let (Some(reply), Ok(request)) =
-            (&message.reply, wire::read::<PieceRequest>(&message.content))
-        else {
+        let (Some(reply), Ok(request)) = (
+            &message.reply,
+            wire::read_short::<PieceRequest>(&message.content),
+        ) else {
             return;
         };
+        // The controller may publish anything; an agent must not choose what.
+        if !reply.starts_with(&format!("_INBOX.{host}.")) {
+            return;
+        }
         let offers = lock(&self.offers);
         let offer = offers.get(&request.run);
         let piece = offer.and_then(|offer| offer.piece(host, &request));
@@ -420,7 +425,7 @@ impl Arrivals {
         pieces.remove(&key);
         drop(pieces);
         let (run, host) = key;
-        match wire::read::<Box<ShareMessage>>(&whole) {
+        match wire::read_whole::<Box<ShareMessage>>(&whole) {
             Ok(share) if share.run == run && share.host == host => {
                 self.tell(&run, Event::Share(share))
             }

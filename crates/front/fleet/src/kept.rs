@@ -32,6 +32,8 @@ pub(crate) struct Kept {
     events: stream::Stream,
     /// Entry of the leader.
     pub(crate) entries: stream::Stream,
+    /// Requests for streams.
+    pub(crate) streams: jetstream::Context,
     runtime: Arc<Runtime>,
 }
 
@@ -42,16 +44,16 @@ impl Kept {
         let _inside = runtime.enter();
         let mut streams = jetstream::new(client.clone());
         streams.set_timeout(PATIENCE);
-        let make = async {
-            Ok::<_, async_nats::Error>(Self {
-                shares: streams.get_or_create_stream(of_shares()).await?,
-                events: streams.get_or_create_stream(of_events()).await?,
-                entries: streams.get_or_create_stream(of_leader()).await?,
-                runtime: Arc::clone(runtime),
-            })
-        };
-        runtime.block_on(make).map_err(|why| {
+        let made = runtime.block_on(make_streams(&streams)).map_err(|why| {
             io::Error::other(format!("the broker keeps no streams (JetStream): {why}"))
+        });
+        let [shares, events, entries] = made?;
+        Ok(Self {
+            shares,
+            events,
+            entries,
+            streams,
+            runtime: Arc::clone(runtime),
         })
     }
 
@@ -126,6 +128,17 @@ impl Kept {
     }
 }
 
+/// Makes the streams that are not there: shares, events, and the entry of the leader.
+pub(crate) async fn make_streams(
+    streams: &jetstream::Context,
+) -> Result<[stream::Stream; 3], async_nats::Error> {
+    Ok([
+        streams.get_or_create_stream(of_shares()).await?,
+        streams.get_or_create_stream(of_events()).await?,
+        streams.get_or_create_stream(of_leader()).await?,
+    ])
+}
+
 /// The first message of a subject from a sequence number on.
 async fn first_after(
     stream: &stream::Stream,
@@ -140,12 +153,16 @@ async fn first_after(
     }
 }
 
+// The broker answers a member at any subject that the member names, with all rights: such an answer must not be able to
+// remove what others have stored.
 fn of_shares() -> stream::Config {
     stream::Config {
         name: SHARES_STREAM.to_owned(),
         subjects: vec![Subject::shares()],
         max_age: KEPT,
         duplicate_window: SAME_SHARE,
+        deny_delete: true,
+        deny_purge: true,
         ..stream::Config::default()
     }
 }
@@ -156,6 +173,8 @@ fn of_events() -> stream::Config {
         subjects: vec![Subject::events()],
         max_age: KEPT,
         max_messages_per_subject: EVENTS,
+        deny_delete: true,
+        deny_purge: true,
         ..stream::Config::default()
     }
 }
@@ -167,6 +186,8 @@ fn of_leader() -> stream::Config {
         max_age: Duration::from_nanos(LEADER_TTL_NS),
         max_messages_per_subject: 1,
         duplicate_window: Duration::from_nanos(LEADER_TTL_NS),
+        deny_delete: true,
+        deny_purge: true,
         ..stream::Config::default()
     }
 }

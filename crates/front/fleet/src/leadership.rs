@@ -6,7 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use async_nats::{HeaderMap, HeaderValue, Subject as Name, jetstream::stream};
+use async_nats::{
+    HeaderMap, HeaderValue, Subject as Name,
+    jetstream::{self, stream},
+};
 use tokio::runtime::Runtime;
 use wb_fleet_core::{
     leader::{Action, Event, Leader},
@@ -17,7 +20,7 @@ use wb_machine::clock::monotonic_ns;
 
 use crate::{
     bus::Bus,
-    kept::{Kept, PATIENCE},
+    kept::{self, Kept, PATIENCE},
     wire,
 };
 
@@ -34,6 +37,8 @@ const SILENCE: Duration = Duration::from_secs(1);
 struct Known {
     /// Epoch, if this controller leads.
     epoch: Option<u64>,
+    /// Entry that gives up the leadership, and the revision that it replaces.
+    released: Option<(u64, LeaderEntry)>,
     /// Name of another controller that leads.
     other: Option<String>,
     /// True once the leadership is given up for good.
@@ -43,7 +48,7 @@ struct Known {
 /// Leadership of this controller, sought and renewed in the background.
 pub(crate) struct Leadership {
     known: Arc<Mutex<Known>>,
-    entries: stream::Stream,
+    client: async_nats::Client,
     runtime: Arc<Runtime>,
 }
 
@@ -51,19 +56,19 @@ impl Leadership {
     /// Begins to seek the leadership.
     pub(crate) fn seek(bus: &Bus, kept: &Kept, name: &str) -> io::Result<Self> {
         let (client, runtime) = bus.client();
-        let entries = kept.entries.clone();
         let known: Arc<Mutex<Known>> = Arc::default();
-        let leader = Leader::new(name, wire::random_id()?);
-        let seeker = Seeker {
+        let mut seeker = Seeker {
             client: client.clone(),
-            entries: entries.clone(),
-            leader,
+            streams: kept.streams.clone(),
+            entries: kept.entries.clone(),
+            leader: Leader::new(name, wire::random_id()?),
             known: Arc::downgrade(&known),
         };
+        seeker.leader.set_store_time(made_ns(&seeker.entries));
         runtime.spawn(seeker.seek());
         Ok(Self {
             known,
-            entries,
+            client: client.clone(),
             runtime: Arc::clone(runtime),
         })
     }
@@ -108,16 +113,15 @@ impl Leadership {
     pub(crate) fn release(&self) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.is_released = true;
-        if known.epoch.take().is_none() {
+        known.epoch = None;
+        let Some((revision, entry)) = known.released.take() else {
             return;
-        }
-        drop(known);
-        let purge = async {
-            let purge = self.entries.purge().filter(Seeker::subject());
-            tokio::time::timeout(PATIENCE, purge).await
         };
-        // Without an answer, the entry ends after a few seconds.
-        let _ = self.runtime.block_on(purge);
+        drop(known);
+        // Without an answer, or after a renewal that was on its way, the entry ends after a few seconds.
+        let _ = self
+            .runtime
+            .block_on(put(&self.client, Some(revision), &entry));
     }
 }
 
@@ -127,8 +131,36 @@ impl Drop for Leadership {
     }
 }
 
+/// Time at which a stream was made, in ns since 1970.
+fn made_ns(stream: &stream::Stream) -> u64 {
+    u64::try_from(stream.cached_info().created.unix_timestamp_nanos()).unwrap_or(0)
+}
+
+/// Writes the entry if it is still the expected one.
+async fn put(client: &async_nats::Client, expected: Option<u64>, entry: &LeaderEntry) -> Event {
+    let mut headers = HeaderMap::new();
+    let revision = HeaderValue::from(expected.unwrap_or(0));
+    headers.insert("Nats-Expected-Last-Subject-Sequence", revision);
+    let name = Name::from(Seeker::subject());
+    let request = client.request_with_headers(name, headers, wire::write(entry).into());
+    #[derive(serde::Deserialize)]
+    struct Stored {
+        seq: u64,
+    }
+    let answer = tokio::time::timeout(PATIENCE, request).await;
+    let stored = answer.ok().and_then(Result::ok);
+    let stored = stored.and_then(|m| serde_json::from_slice::<Stored>(&m.payload).ok());
+    match stored.filter(|stored| stored.seq > 0) {
+        Some(stored) => Event::Stored {
+            revision: stored.seq,
+        },
+        None => Event::NotStored,
+    }
+}
+
 struct Seeker {
     client: async_nats::Client,
+    streams: jetstream::Context,
     entries: stream::Stream,
     leader: Leader,
     known: std::sync::Weak<Mutex<Known>>,
@@ -142,7 +174,7 @@ impl Seeker {
             actions.extend(self.leader.on(Event::Tick, monotonic_ns()));
             while let Some(action) = actions.pop() {
                 if let Action::Put { expected, entry } = action {
-                    let event = self.put(expected, &entry).await;
+                    let event = put(&self.client, expected, &entry).await;
                     actions.extend(self.leader.on(event, monotonic_ns()));
                 }
             }
@@ -161,6 +193,7 @@ impl Seeker {
             return false;
         }
         known.epoch = self.leader.epoch();
+        known.released = self.leader.released();
         known.other = self.leader.holder().map(|holder| holder.controller.clone());
         true
     }
@@ -170,7 +203,7 @@ impl Seeker {
     }
 
     /// Reads the entry.
-    async fn look(&self) -> Event {
+    async fn look(&mut self) -> Event {
         let subject = Self::subject();
         match self.entries.get_last_raw_message_by_subject(&subject).await {
             Ok(message) => match wire::read::<LeaderEntry>(&message.payload) {
@@ -188,31 +221,15 @@ impl Seeker {
             {
                 Event::Empty
             }
+            // The broker has lost its store.
+            Err(error) if matches!(error.kind(), stream::LastRawMessageErrorKind::JetStream(_)) => {
+                if let Ok([.., entries]) = kept::make_streams(&self.streams).await {
+                    self.leader.set_store_time(made_ns(&entries));
+                    self.entries = entries;
+                }
+                Event::Tick
+            }
             Err(_) => Event::Tick,
-        }
-    }
-
-    /// Writes the entry if it is still the expected one.
-    async fn put(&self, expected: Option<u64>, entry: &LeaderEntry) -> Event {
-        let mut headers = HeaderMap::new();
-        let revision = HeaderValue::from(expected.unwrap_or(0));
-        headers.insert("Nats-Expected-Last-Subject-Sequence", revision);
-        let name = Name::from(Self::subject());
-        let request = self
-            .client
-            .request_with_headers(name, headers, wire::write(entry).into());
-        #[derive(serde::Deserialize)]
-        struct Stored {
-            seq: u64,
-        }
-        let answer = tokio::time::timeout(PATIENCE, request).await;
-        let stored = answer.ok().and_then(Result::ok);
-        let stored = stored.and_then(|m| serde_json::from_slice::<Stored>(&m.payload).ok());
-        match stored.filter(|stored| stored.seq > 0) {
-            Some(stored) => Event::Stored {
-                revision: stored.seq,
-            },
-            None => Event::NotStored,
         }
     }
 }

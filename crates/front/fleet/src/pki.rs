@@ -123,6 +123,13 @@ impl Fleet {
         }
         let names = servers.iter().map(|s| split(s).map(|(name, _)| name));
         names.collect::<io::Result<Vec<String>>>()?;
+        // It is written into the configuration of the broker.
+        if folder.to_string_lossy().contains(['"', '\\', '\n']) {
+            return Err(in_file(
+                folder,
+                &"has a quote, a backslash or a line end in its name",
+            ));
+        }
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -207,8 +214,12 @@ impl Fleet {
     /// # Errors
     /// If the name is not that of a host, or a file cannot be written.
     pub fn add(&self, host: &str) -> io::Result<PathBuf> {
-        let is_free = host != CONTROLLER && host != "server" && host != "ca";
-        if !wb_model::locator::is_host(host) || !is_free {
+        if [CONTROLLER, "server", "ca"].contains(&host) {
+            return Err(io::Error::other(format!(
+                "{host:?}: a file of the fleet has this name; use another one"
+            )));
+        }
+        if !wb_model::locator::is_host(host) {
             return Err(io::Error::other(format!(
                 "{host:?}: not a host name; use 1 to 63 lower-case letters, digits and hyphens, and no driver name"
             )));
@@ -418,9 +429,13 @@ fn split(server: &str) -> io::Result<(String, u16)> {
         ))
     })?;
     let name = name.trim_start_matches('[').trim_end_matches(']');
-    match name.is_empty() {
-        true => Err(io::Error::other(format!("{server:?}: has no host name"))),
-        false => Ok((name.to_owned(), port)),
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    let is_name = !name.is_empty() && name.chars().all(is_of_name);
+    match port > 0 && (is_name || name.parse::<std::net::IpAddr>().is_ok()) {
+        true => Ok((name.to_owned(), port)),
+        false => Err(io::Error::other(format!(
+            "{server:?}: not the name or address of a host, with a port from 1 to 65535"
+        ))),
     }
 }
 

@@ -16,8 +16,12 @@ const LONG: usize = 4096;
 const LEVEL: i32 = 3;
 /// First bytes of compressed data (RFC 8878 section 3.1.1).
 const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
-/// Maximum size of a message after decompression, in bytes.
+/// Maximum size of a share after decompression, in bytes.
 const LARGEST: u64 = 256 << 20;
+/// Maximum size of a plan or of a snapshot after decompression, in bytes.
+const LARGE: u64 = 64 << 20;
+/// Maximum size of all other messages of agents after decompression, in bytes.
+const SHORT: u64 = 1 << 20;
 /// Maximum size of a piece in bytes: brokers take messages of 1 MiB.
 const PIECE: usize = 900_000;
 /// Maximum number of pieces of a message.
@@ -33,19 +37,42 @@ pub(crate) fn write<T: Serialize>(message: &T) -> Vec<u8> {
     }
 }
 
-/// Reads a message.
+/// Reads a message that may have a plan or a snapshot.
 ///
 /// # Errors
-/// A sentence, if the bytes are no message of this kind.
+/// A sentence, if the bytes are no message of this kind, or too long.
 pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    read_within(LARGE, bytes)
+}
+
+/// Reads a message about an agent itself. A few bytes may be many after decompression, so the limit is low.
+///
+/// # Errors
+/// A sentence, if the bytes are no message of this kind, or too long.
+pub(crate) fn read_short<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    read_within(SHORT, bytes)
+}
+
+/// Reads the results of a host, put together from their pieces.
+///
+/// # Errors
+/// A sentence, if the bytes are no message of this kind, or too long.
+pub(crate) fn read_whole<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    read_within(LARGEST, bytes)
+}
+
+fn read_within<T: DeserializeOwned>(limit: u64, bytes: &[u8]) -> Result<T, String> {
     let unreadable = |why: &dyn std::fmt::Display| format!("unreadable message: {why}");
     if !bytes.starts_with(&MAGIC) {
         return serde_json::from_slice(bytes).map_err(|e| unreadable(&e));
     }
     let decoder = zstd::Decoder::new(bytes).map_err(|e| unreadable(&e))?;
     let mut text = Vec::new();
-    let read = decoder.take(LARGEST).read_to_end(&mut text);
+    let read = decoder.take(limit + 1).read_to_end(&mut text);
     read.map_err(|e| unreadable(&e))?;
+    if text.len() as u64 > limit {
+        return Err(unreadable(&"too long"));
+    }
     serde_json::from_slice(&text).map_err(|e| unreadable(&e))
 }
 
@@ -85,12 +112,18 @@ impl Pieces {
 
 /// Returns true if a stream of the broker has acknowledged a message.
 pub(crate) fn is_acknowledgement(content: &[u8]) -> bool {
+    // An error names the stream, too.
     #[derive(serde::Deserialize)]
     struct Acknowledgement {
         #[serde(default)]
         stream: String,
+        #[serde(default)]
+        seq: u64,
+        error: Option<serde::de::IgnoredAny>,
     }
-    serde_json::from_slice(content).is_ok_and(|ack: Acknowledgement| !ack.stream.is_empty())
+    let is_stored =
+        |ack: Acknowledgement| !ack.stream.is_empty() && ack.seq > 0 && ack.error.is_none();
+    serde_json::from_slice(content).is_ok_and(is_stored)
 }
 
 /// Offset that tests add to the clock of an agent, in ns, from `WB_TEST_CLOCK_OFFSET`.
@@ -148,12 +181,30 @@ mod tests {
     }
 
     #[test]
+    fn a_few_bytes_do_not_become_many() {
+        let blank = " ".repeat(SHORT as usize);
+        let of = |text: String| zstd::encode_all(text.as_bytes(), LEVEL).unwrap();
+        let (fits, long) = (of(format!("[]{}", &blank[2..])), of(format!("[]{blank}")));
+        assert!(long.len() < 1000);
+        assert_eq!(read_short::<Vec<u32>>(&fits), Ok(Vec::new()));
+        let refused = Err("unreadable message: too long".to_owned());
+        assert_eq!(read_short::<Vec<u32>>(&long), refused);
+        assert_eq!(read::<Vec<u32>>(&long), Ok(Vec::new()));
+    }
+
+    #[test]
     fn only_a_stream_acknowledges() {
         assert!(is_acknowledgement(br#"{"stream":"WB_SHARES","seq":4}"#));
         assert!(is_acknowledgement(
             br#"{"stream":"WB_SHARES","seq":4,"duplicate":true}"#
         ));
-        assert!(!is_acknowledgement(br#"{"error":{"code":503}}"#));
+        for refused in [
+            &br#"{"error":{"code":503}}"#[..],
+            br#"{"error":{"code":503,"err_code":10077},"stream":"WB_SHARES","seq":0}"#,
+            br#"{"stream":"WB_SHARES","seq":0}"#,
+        ] {
+            assert!(!is_acknowledgement(refused));
+        }
         assert!(!is_acknowledgement(b""));
     }
 }

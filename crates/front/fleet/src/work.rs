@@ -19,7 +19,7 @@ use wb_fleet_core::message::{
 use wb_fleet_core::{Share, ShareEnd};
 use wb_machine::clock::wall_ns;
 use wb_model::{
-    Plan, Report,
+    Plan, PlanProblem, Report,
     peer::{PairClock, Sent},
     powers::Power,
     timeline::Timeline,
@@ -325,7 +325,10 @@ impl Part {
             .and_then(wb_session::Opened::attend);
         let attended = match opened {
             Ok(attended) => attended,
-            Err(error) => return self.tell(PartNews::Opened(Err(self.refused(&error)))),
+            Err(error) => {
+                let refused = self.refused(&error, fetched.as_ref());
+                return self.tell(PartNews::Opened(Err(refused)));
+            }
         };
         self.tell(PartNews::Opened(Ok(Opened {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -344,7 +347,10 @@ impl Part {
         extras.capture.zone = jiff::tz::TimeZone::system();
         let prepared = match attended.build(extras) {
             Ok(prepared) => prepared,
-            Err(error) => return self.tell(PartNews::Armed(Err(self.refused(&error)))),
+            Err(error) => {
+                let refused = self.refused(&error, fetched.as_ref());
+                return self.tell(PartNews::Armed(Err(refused)));
+            }
         };
         let compared = comparisons.first();
         let hosts = compared.iter().map(|clock| clock.from.clone());
@@ -366,8 +372,15 @@ impl Part {
             Ok(finished) => {
                 let end = match &finished.end {
                     End::Completed => ShareEnd::Finished,
-                    End::Signal(_) => ShareEnd::Stopped,
-                    End::Fault(text) => ShareEnd::Fault(text.clone()),
+                    End::Signal(Signals::REQUEST | Signals::LEASE_END) => ShareEnd::Stopped,
+                    // The other hosts continue.
+                    End::Signal(n) => ShareEnd::Fault(format!(
+                        "its agent was ended by {}",
+                        wb_session::signal_name(*n)
+                    )),
+                    End::Fault(text) => {
+                        ShareEnd::Fault(Fetched::with_names(fetched.as_ref(), text))
+                    }
                 };
                 let share = Share {
                     host: self.around.host.clone(),
@@ -409,18 +422,23 @@ impl Part {
         self.directions.iter().map(flows).collect()
     }
 
-    fn refused(&self, error: &StartError) -> Refused {
+    fn refused(&self, error: &StartError, fetched: Option<&Fetched>) -> Refused {
         let host = &self.around.host;
         match error {
-            StartError::Plan(error) => Refused {
-                kind: RefusedKind::Plan,
-                problems: error
-                    .0
-                    .iter()
-                    .map(|p| Problem::new(format!("{host}: {}", p.place), p.what.clone()))
-                    .collect(),
-            },
-            _ => Refused::new(RefusedKind::Machine, host.as_str(), error.to_string()),
+            StartError::Plan(error) => {
+                let problem = |p: &PlanProblem| {
+                    let what = Fetched::with_names(fetched, &p.what);
+                    Problem::new(format!("{host}: {}", p.place), what)
+                };
+                Refused {
+                    kind: RefusedKind::Plan,
+                    problems: error.0.iter().map(problem).collect(),
+                }
+            }
+            _ => {
+                let what = Fetched::with_names(fetched, &error.to_string());
+                Refused::new(RefusedKind::Machine, host.as_str(), what)
+            }
         }
     }
 }

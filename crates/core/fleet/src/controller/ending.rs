@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use wb_model::{Phase, Snapshot, peer::PairClock};
 
 use super::{
-    Action, Controller, Host, HostReport, HostState, Progress, RecordStage, RunResult, Stage,
+    Action, Controller, Host, HostReport, HostState, LEASE_NS, Progress, RecordStage, RunResult,
+    Stage,
 };
 use crate::{
     Now, ShareEnd,
@@ -50,6 +51,7 @@ impl Controller {
     /// Takes a share. The stream may deliver it more than once, and again to a controller that adopts the run.
     pub(super) fn share(&mut self, share: Box<ShareMessage>, now: Now) {
         let is_of_run = share.run == self.settings.run && self.start.is_some();
+        let why_lease_ran_out = self.why_lease_ran_out();
         let Some(host) = self.hosts.get_mut(&share.host).filter(|_| is_of_run) else {
             return;
         };
@@ -82,7 +84,7 @@ impl Controller {
         }
         if share.share.end == ShareEnd::Lease && host.outcome.state == HostState::Complete {
             host.outcome.state = HostState::CutOff;
-            host.outcome.why = "its lease ran out".to_owned();
+            host.outcome.why = why_lease_ran_out;
         }
         let was_counted = host.is_counted;
         let last = host.last.take();
@@ -91,6 +93,20 @@ impl Controller {
         self.count_live();
         // A share that an earlier controller counted is not late: the stream delivers it again.
         self.has_late_share |= self.stage == Stage::Over && !was_counted;
+    }
+
+    /// The hosts are not to blame for a controller that did not renew their lease.
+    fn why_lease_ran_out(&self) -> String {
+        // The last renewal was up to one interval before the stall.
+        let is_own_fault = self.stalled_ns + LEASE_NS >= self.settings.lease_ns;
+        match (self.is_adopted, is_own_fault) {
+            (true, _) => "its lease ran out, because the controller had ended".to_owned(),
+            (_, true) => format!(
+                "its lease ran out, because the controller stood still for {:.1} s",
+                self.stalled_ns as f64 / 1e9
+            ),
+            _ => "its lease ran out".to_owned(),
+        }
     }
 
     pub(super) fn finish(&mut self, now: Now) {

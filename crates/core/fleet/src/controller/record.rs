@@ -114,6 +114,7 @@ impl Controller {
         };
         let mut controller = Self::of(record.settings, epoch, placement, hosts, now);
         controller.count_live();
+        controller.is_adopted = true;
         controller.revision = record.revision;
         controller.end = record.end;
         controller.problems = record.problems;

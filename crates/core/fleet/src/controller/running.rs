@@ -233,7 +233,14 @@ impl Controller {
             .map(|(name, host)| (name.clone(), silent_ns(host)))
             .collect();
         for (name, ns) in silent {
-            self.lose(&name, format!("no message for {} s", ns / SECOND), now);
+            let seconds = ns / SECOND;
+            let why = match is_cut_off {
+                true => format!(
+                    "no message of any host for {seconds} s: the broker or the controller was cut off"
+                ),
+                false => format!("no message for {seconds} s"),
+            };
+            self.lose(&name, why, now);
         }
     }
 

@@ -9,7 +9,7 @@ use wb_figures::Merge as _;
 
 use super::{Part, course, told, values::Values, verdict};
 use crate::{
-    DirectionFlows, LimitedBy, Plan, REPORT_SCHEMA, Verdict,
+    DirectionFlows, LimitedBy, Limiter, Plan, REPORT_SCHEMA, Verdict, counted,
     fleet::{HostReport, HostState},
     load::{LoadEnd, LoadReport},
     peer::joined_totals,
@@ -43,8 +43,12 @@ pub fn assemble(
     for (part, values) in parts.iter_mut().zip(&values) {
         values.attach(&mut part.report);
     }
+    let jobs = directions(&names, plan, &parts, &hosts);
+    for part in &mut parts {
+        blame_path(part, plan, &jobs);
+    }
     let mut all = gather(plan, &parts);
-    all.jobs = directions(&names, plan, &parts, &hosts);
+    all.jobs = jobs;
     all.flows = flows(&parts);
     forget_losses_of_flows(&mut all, plan);
     all.totals = totals(&all, plan);
@@ -183,6 +187,17 @@ fn gather(plan: &Plan, parts: &[Part]) -> Report {
     all
 }
 
+/// A host that did not learn how many frames were sent to it could not name the path that lost some.
+fn blame_path(part: &mut Part, plan: &Plan, jobs: &[JobReport]) {
+    let is_own = |job: &&JobReport| host_of(plan, job.rx.as_ref()) == Some(part.name.as_str());
+    let own = jobs.iter().filter(is_own);
+    let lost: u64 = own.filter_map(|job| job.totals.lost_frames).sum();
+    if lost > 0 && part.report.limited_by.names(&Limiter::Sender) {
+        let why = format!("{} lost", counted(lost, "frame", "frames"));
+        part.report.limited_by = Limiter::Path.because(why).into();
+    }
+}
+
 fn add_loads(all: &mut LoadReport, load: &LoadReport) {
     for job in &load.jobs {
         let is_same = |known: &&mut crate::load::LoadJobReport| {
@@ -245,22 +260,34 @@ fn directions(
             let mut ports = planned.chain([&whole.tx, &whole.rx]);
             ports.any(|port| host_of(plan, port.as_ref()) == Some(host.host.as_str()))
         };
-        let mut missing = hosts
-            .iter()
-            .filter(|host| host.state != HostState::Complete);
-        if let Some(host) = missing.find(takes_part) {
-            // The counts of a host that ended early are true, and so are the losses between two of them. Frames that
-            // arrived after a fault at their receiver are not lost.
-            let is_missing = !parts.iter().any(|part| part.name == host.host);
-            if is_missing || host.state == HostState::Failed {
-                whole.totals.lost_frames = None;
-                let streams = whole.streams.iter_mut();
-                streams.for_each(|stream| stream.totals.lost_frames = None);
-            }
-            match host.state {
-                HostState::Failed => whole.incomplete = Some(host.account()),
-                _ => _ = whole.incomplete.get_or_insert_with(|| host.account()),
-            }
+        let missing = hosts.iter().filter(|h| h.state != HostState::Complete);
+        let missing: Vec<&HostReport> = missing.filter(takes_part).collect();
+        let Some(first) = missing.first() else {
+            return whole;
+        };
+        let part_of = |host: &str| parts.iter().find(|part| part.name == host);
+        let part_at = |port: &Option<String>| part_of(host_of(plan, port.as_ref())?);
+        // Frames that a receiver missed because it ended before its sender are not lost.
+        let heard_all = || {
+            let drain = of_plan.map_or(0, |way| plan.traffic[way.job].drain.as_nanos());
+            let ends = part_at(&whole.tx).zip(part_at(&whole.rx));
+            ends.is_some_and(|(tx, rx)| {
+                rx.report.elapsed_ns >= tx.report.elapsed_ns.saturating_add(drain)
+            })
+        };
+        let knows = |job: &JobReport| job.totals.lost_frames.is_some();
+        let failed = missing.iter().find(|h| h.state == HostState::Failed);
+        let is_known = failed.is_none()
+            && missing.iter().all(|host| part_of(&host.host).is_some())
+            && (receiver.is_none_or(knows) || heard_all());
+        if !is_known {
+            whole.totals.lost_frames = None;
+            let streams = whole.streams.iter_mut();
+            streams.for_each(|stream| stream.totals.lost_frames = None);
+        }
+        match failed {
+            Some(host) => whole.incomplete = Some(host.account()),
+            None => _ = whole.incomplete.get_or_insert_with(|| first.account()),
         }
         whole
     };
@@ -643,7 +670,9 @@ mod tests {
     fn counts_of_hosts_that_ended_early_are_true() {
         let mut hosts = complete(&["h1", "h2", "h3"]);
         hosts[0].state = HostState::CutOff;
-        let all = assemble(&plan(&["lost<=4"]), all(), hosts).unwrap();
+        let mut parts = all();
+        parts[1].1.elapsed_ns = 9_000_000_000;
+        let all = assemble(&plan(&["lost<=4"]), parts, hosts).unwrap();
         assert_eq!(
             (all.verdict, &*all.reason),
             (Verdict::Incomplete, "host h1 cut off")
@@ -669,6 +698,43 @@ mod tests {
         let known = [&web.totals, &other.totals, &all.totals].map(|all| all.lost_frames.is_some());
         assert_eq!(known, [false, true, false]);
         assert_eq!(all.criteria[0].measured, None);
+    }
+
+    #[test]
+    fn frames_after_the_early_end_of_their_receiver_are_not_lost() {
+        let assembled = |ends_ns: [u64; 2], knows: bool| {
+            let mut parts = all();
+            for (part, end_ns) in parts.iter_mut().zip(ends_ns) {
+                part.1.elapsed_ns = end_ns;
+            }
+            parts[1].1.jobs[0].totals.lost_frames = knows.then_some(2);
+            let mut hosts = complete(&["h1", "h2", "h3"]);
+            hosts[1].state = HostState::CutOff;
+            assemble(&plan(&[]), parts, hosts).unwrap().jobs[0]
+                .totals
+                .lost_frames
+        };
+        let (early, late) = (3_000_000_000, 9_000_000_000);
+        assert_eq!(assembled([late, early], false), None);
+        assert!(assembled([early, late], false).is_some());
+        assert!(assembled([late, early], true).is_some());
+    }
+
+    #[test]
+    fn the_path_lost_what_the_receiver_could_not_know() {
+        let mut parts = all();
+        for (limiter, why) in [
+            (Limiter::Sender, "this run only receives"),
+            (Limiter::Fault, "x"),
+        ] {
+            parts[1].1.limited_by = limiter.clone().because(why).into();
+            let all = assemble(&plan(&[]), parts.clone(), complete(&["h1", "h2", "h3"])).unwrap();
+            let blames = all
+                .limited_by
+                .to_string()
+                .contains("h2: the device or the path: 2 frames lost");
+            assert_eq!(blames, limiter == Limiter::Sender, "{}", all.limited_by);
+        }
     }
 
     #[test]

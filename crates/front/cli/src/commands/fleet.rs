@@ -133,10 +133,13 @@ fn report(args: &ReportArgs) -> Result<u8> {
         let wanted = args.run.as_deref();
         let wanted = wanted.map_or_else(|| "no run".to_owned(), |run| format!("no run {run}"));
         let known: Vec<&str> = runs.iter().rev().take(5).map(String::as_str).collect();
-        bail!(
-            "the broker has {wanted}; the last ones are: {}",
-            known.join(", ")
-        );
+        match known.is_empty() {
+            true => bail!("the broker has {wanted}"),
+            false => bail!(
+                "the broker has {wanted}; the last ones are: {}",
+                known.join(", ")
+            ),
+        }
     };
     let environment = Environment {
         run: Some(run.clone()),
