@@ -17,7 +17,7 @@ pub fn chrony(text: &str) -> Option<HostClock> {
     // dispersion, interval, leap status.
     let fields: Vec<&str> = text.lines().next()?.trim().split(',').collect();
     let [
-        _,
+        id,
         name,
         stratum,
         _,
@@ -35,7 +35,9 @@ pub fn chrony(text: &str) -> Option<HostClock> {
     else {
         return None;
     };
-    if leap == "Not synchronised" || stratum.parse::<u32>().ok()? == 0 {
+    // A server with a clock of its own names itself (127.127.x.x) and claims no error.
+    let is_own = id.starts_with("7F7F");
+    if is_own || leap == "Not synchronised" || stratum.parse::<u32>().ok()? == 0 {
         return None;
     }
     let seconds = |field: &str| field.parse::<f64>().ok().filter(|s| s.is_finite());
@@ -76,6 +78,13 @@ mod tests {
         let clock = chrony(text).unwrap();
         assert_eq!((&*clock.method, &*clock.source), ("chrony", "192.168.1.1"));
         assert_eq!(clock.error_ns, 412_345);
+        // chrony 4.3, at a client and at a server with `local`.
+        let text = "C6120901,198.18.9.1,9,1796098150.715121265,-0.000002625,-0.000000118,0.000000645,-0.066,-0.004,\
+            0.663,0.000008980,0.000002650,1.0,Normal\n";
+        assert_eq!(chrony(text).unwrap().error_ns, 9_765);
+        let text = "7F7F0101,,8,1796098143.555903824,0.000000000,0.000000000,0.000000000,0.000,0.000,0.000,0.000000000,\
+            0.000000000,0.0,Normal\n";
+        assert_eq!(chrony(text), None);
     }
 
     #[test]

@@ -128,15 +128,16 @@ impl Histogram {
 
     /// Adds all values of `other`.
     pub fn merge(&mut self, other: &Histogram) {
-        self.count += other.count;
-        self.clamped += other.clamped;
-        self.sum += other.sum;
-        self.squares += other.squares;
+        // A distribution that was read back may have any counts.
+        self.count = self.count.saturating_add(other.count);
+        self.clamped = self.clamped.saturating_add(other.clamped);
+        self.sum = self.sum.saturating_add(other.sum);
+        self.squares = self.squares.saturating_add(other.squares);
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
         let used = other.used();
         for (mine, theirs) in self.slots[used.clone()].iter_mut().zip(&other.slots[used]) {
-            *mine += theirs;
+            *mine = mine.saturating_add(*theirs);
         }
     }
 

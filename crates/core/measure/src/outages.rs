@@ -241,8 +241,8 @@ impl Outages {
 
     /// Adds the outages of another worker or job.
     pub(crate) fn merge(&mut self, other: &Self) {
-        self.not_kept += other.not_kept;
-        self.unknown_flows += other.unknown_flows;
+        self.not_kept = self.not_kept.saturating_add(other.not_kept);
+        self.unknown_flows = self.unknown_flows.saturating_add(other.unknown_flows);
         self.flows.extend(&other.flows);
         self.flows.sort_unstable_by_key(|flow| flow.flow);
         self.flows.dedup_by(|next, own| {

@@ -129,15 +129,19 @@ impl Lateness {
     pub fn plus(&self, other: &Self) -> Self {
         Self {
             largest_gap_ns: self.largest_gap_ns.max(other.largest_gap_ns),
-            stalls: self.stalls + other.stalls,
+            stalls: self.stalls.saturating_add(other.stalls),
             stalled_ns: self.stalled_together_ns(other),
             absences: self.absences.plus(&other.absences),
-            late_departures: self.late_departures + other.late_departures,
-            missed_departures: self.missed_departures + other.missed_departures,
-            late_reads: self.late_reads + other.late_reads,
+            late_departures: self.late_departures.saturating_add(other.late_departures),
+            missed_departures: self
+                .missed_departures
+                .saturating_add(other.missed_departures),
+            late_reads: self.late_reads.saturating_add(other.late_reads),
             oldest_read_ns: self.oldest_read_ns.max(other.oldest_read_ns),
-            dropped_reads: self.dropped_reads + other.dropped_reads,
-            exposed_connections: self.exposed_connections + other.exposed_connections,
+            dropped_reads: self.dropped_reads.saturating_add(other.dropped_reads),
+            exposed_connections: self
+                .exposed_connections
+                .saturating_add(other.exposed_connections),
         }
     }
 

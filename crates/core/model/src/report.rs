@@ -390,10 +390,10 @@ impl Rates {
             (Some(n), Some(ns)) if ns > 0 => Some(n as f64 * 1e9 / ns as f64),
             _ => None,
         };
-        let bits = |octets: Option<u64>, ns| per(octets.map(|octets| octets * 8), ns);
+        let bits = |octets: Option<u64>, ns| per(octets.map(|octets| octets.saturating_mul(8)), ns);
         let l1 = octets
             .zip(came)
-            .map(|(octets, frames)| octets + frames * WIRE_OVERHEAD);
+            .map(|(octets, frames)| octets.saturating_add(frames.saturating_mul(WIRE_OVERHEAD)));
         self.received_pps = per(came, over_ns);
         self.received_l2_bps = bits(octets, over_ns);
         self.received_l1_bps = bits(l1, over_ns);

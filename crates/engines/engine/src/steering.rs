@@ -43,6 +43,9 @@ pub struct StreamState {
     pub fixed: Option<&'static str>,
 }
 
+/// Reason of a refusal: no stream of the run sends any more.
+pub const ALL_SENT: &str = "all streams of the run have been sent";
+
 /// Streams of a run that can change.
 pub trait SteerStreams: Debug + Send + Sync {
     /// The streams with different names. None are left when all have been sent.

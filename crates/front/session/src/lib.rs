@@ -36,7 +36,7 @@ pub use wb_engine::{
     peers::{PeerClock, PeerLink},
     signals::{Signals, mind_suspension, survive_file_limit},
     stations::{Station, Stations},
-    steering::{Steer, Steering, StreamState, StreamSteer},
+    steering::{ALL_SENT, Steer, Steering, StreamState, StreamSteer},
 };
 pub use wb_http::engine::Scripts;
 pub use wb_load::engine::client_shares;

@@ -5,6 +5,7 @@ mod barrier;
 mod clocks;
 mod compared_clocks;
 mod failures;
+mod hostile_messages;
 mod merging;
 mod messages;
 mod scale;

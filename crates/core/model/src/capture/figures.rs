@@ -118,7 +118,7 @@ impl Merge for CaptureReport {
         let fewest = buffers.map(|c| c.buffers_fewest).min();
         merge_fields(CAPTURE, self, other);
         self.buffers_fewest = fewest.unwrap_or(0);
-        self.buffers_free += other.buffers_free;
+        self.buffers_free = self.buffers_free.saturating_add(other.buffers_free);
         self.readers.extend(other.readers.iter().cloned());
         self.exact &= other.exact;
         if self.write_error.is_none() {

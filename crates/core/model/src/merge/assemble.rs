@@ -150,7 +150,7 @@ fn gather(plan: &Plan, parts: &[Part]) -> Report {
         }
         all.elapsed_ns = all.elapsed_ns.max(report.elapsed_ns);
         all.outages.merge(&report.outages);
-        all.flows_omitted += report.flows_omitted;
+        all.flows_omitted.merge(&report.flows_omitted);
         all.workers.extend_from_slice(&report.workers);
         all.ports.extend_from_slice(&report.ports);
         all.capture.merge(&report.capture);

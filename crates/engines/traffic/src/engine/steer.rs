@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
 };
 
-use wb_engine::steering::{SteerStreams, StreamState, StreamSteer};
+use wb_engine::steering::{ALL_SENT, SteerStreams, StreamState, StreamSteer};
 use wb_figures::text::time_ns;
 use wb_machine::clock::monotonic_ns;
 use wb_model::{
@@ -244,7 +244,7 @@ impl SteerStreams for StreamSteering {
 
     fn steer(&self, wishes: &[(String, StreamSteer)]) -> Result<(), String> {
         if self.control.senders_running.load(Ordering::Acquire) == 0 {
-            return Err("all streams of the run have been sent".to_owned());
+            return Err(ALL_SENT.to_owned());
         }
         // All are checked before any changes.
         let mut orders = Vec::new();

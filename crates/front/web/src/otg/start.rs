@@ -12,7 +12,7 @@ use serde_json::Value;
 use wb_model::units::Rate;
 use wb_otg::{Config, Context, Control, Flow, FlowState, State};
 use wb_runs::{Refusal, Run, RunRequest, RunState};
-use wb_session::StreamSteer;
+use wb_session::{ALL_SENT, StreamSteer};
 
 use super::{
     ActiveFlows, FlowPhase, Inner, OWNER, OtgError, OtgResult, PATIENCE, elsewhere,
@@ -495,8 +495,11 @@ fn steer(active: &ActiveFlows, flows: &BTreeSet<String>, wish: StreamSteer) -> O
         return Err(elsewhere::cannot_change(what));
     }
     let wishes: Vec<_> = flows.iter().map(|flow| (flow.clone(), wish)).collect();
-    let done = active.run.steer_streams(&wishes);
-    done.map_err(|why| OtgError::new(409, format!("conflict: {why}")))
+    match active.run.steer_streams(&wishes) {
+        // The last ones ended a moment ago.
+        Err(why) if why == ALL_SENT && wish != StreamSteer::On => Ok(()),
+        done => done.map_err(|why| OtgError::new(409, format!("conflict: {why}"))),
+    }
 }
 
 /// The answer to a start that is refused.
