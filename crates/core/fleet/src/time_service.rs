@@ -35,7 +35,7 @@ pub fn chrony(text: &str) -> Option<HostClock> {
     else {
         return None;
     };
-    // A server with a clock of its own names itself (127.127.x.x) and claims no error.
+    // A server that follows only its own clock has the name 127.127.x.x and claims no error.
     let is_own = id.starts_with("7F7F");
     if is_own || leap == "Not synchronised" || stratum.parse::<u32>().ok()? == 0 {
         return None;

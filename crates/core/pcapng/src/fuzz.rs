@@ -128,6 +128,10 @@ fn repaired(bytes: &[u8], end: &FuzzEnd) {
         return;
     }
     let mut reader = CaptureReader::new(kept).expect("its header is whole");
+    // The records behind this part may have been the ones that ruled out the other layout.
+    if reader.has_other_layout() {
+        return;
+    }
     let records = reader.by_ref().map(|record| record.expect("is whole"));
     assert_eq!(records.count() as u64, end.whole.records);
     assert_eq!(reader.whole(), end.whole);
