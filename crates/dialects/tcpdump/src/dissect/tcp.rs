@@ -381,7 +381,7 @@ impl Dissector<'_> {
             put!(self, "!");
         }
         put!(self, "RST{} ", if shown < len { "+" } else { "" });
-        for &byte in &self.bytes[at..at + there] {
+        for &byte in self.bytes.get(at..at + there).unwrap_or_default() {
             // In terminal notation: M- for the eighth bit, ^ for control characters.
             if byte & 0x80 != 0 {
                 put!(self, "M-");

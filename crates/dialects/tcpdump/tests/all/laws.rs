@@ -204,3 +204,13 @@ fn lldp() {
     };
     assert_eq!(line(&frame, options), "LLDP, length 20\n");
 }
+
+/// A reset whose header is cut off, found by a fuzzer.
+#[test]
+fn a_reset_without_its_text_is_printed() {
+    const FOUND: &str = "2169690000696947066969696969696969696969696969696969696969696969690000\
+        000000000113690e0000000000000069696901f9e700c878d6030000001a00ff";
+    let byte = |at: usize| u8::from_str_radix(&FOUND[at..at + 2], 16).unwrap();
+    let bytes: Vec<u8> = (0..FOUND.len()).step_by(2).map(byte).collect();
+    wb_tcpdump::fuzz::exercise(&bytes);
+}
