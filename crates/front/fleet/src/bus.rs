@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use async_nats::{Client, ConnectOptions, Event, HeaderMap, ServerAddr, Subject, Subscriber};
+use async_nats::{
+    Client, ConnectOptions, Event, HeaderMap, Request, ServerAddr, Subject, Subscriber,
+};
 use futures_core::Stream;
 use rustls::{
     ClientConfig, RootCertStore,
@@ -27,7 +29,9 @@ use wb_machine::{Namespace, clock::wall_ns, in_namespace};
 use crate::{clock::HostClock, files::Ask, pki::Access};
 
 /// Subjects that the agent of HOST publishes.
-pub(crate) const AGENT_PUBLISHES: [&str; 8] = [
+/// It may answer only the requests that name it: the broker's own permission for answers (`allow_responses`) would let an
+/// agent publish to any subject, because it can send itself a request with any.
+pub(crate) const AGENT_PUBLISHES: [&str; 10] = [
     "wb.v1.alive.HOST",
     "wb.v1.run.*.snap.HOST",
     "wb.v1.run.*.sent.HOST.*.*",
@@ -36,6 +40,8 @@ pub(crate) const AGENT_PUBLISHES: [&str; 8] = [
     "wb.v1.agent.HOST",
     "wb.v1.file.HOST",
     "_INBOX.HOST.>",
+    "_INBOX.controller.answer.*.HOST.*",
+    "_INBOX.controller.clock.HOST.*",
 ];
 
 /// Subjects that the agent of HOST reads.
@@ -298,11 +304,14 @@ impl Bus {
         then: impl FnOnce(Vec<Exchange>) + Send + 'static,
     ) {
         let (client, subject) = (self.client.clone(), clock_of(host));
+        let first = self.next.fetch_add(times as u64, Ordering::Relaxed);
+        let inbox = format!("{}.clock.{host}", self.inbox);
         self.runtime.spawn(async move {
             let mut all = Vec::new();
-            for _ in 0..times {
+            for number in (first..).take(times) {
+                let request = Request::new().inbox(format!("{inbox}.{number}"));
                 let sent_ns = wall_ns();
-                let answer = client.request(Subject::from(subject.as_str()), Vec::new().into());
+                let answer = client.send_request(Subject::from(subject.as_str()), request);
                 let Ok(Ok(answer)) = tokio::time::timeout(EXCHANGE, answer).await else {
                     break;
                 };
@@ -487,7 +496,13 @@ mod tests {
             "wb.v1.share.r1.h2",
             "wb.v1.ctl.h2",
             "wb.v1.event.h2.agent",
+            "_INBOX.controller.answer.r1.h2.4",
+            "_INBOX.controller.clock.h2.4",
+            "$JS.API.STREAM.DELETE.WB_SHARES",
         ] {
+            // A request to itself does not permit an answer at any subject.
+            agent.ask("_INBOX.h1.own", forged, Vec::new());
+            agent.flush();
             agent.publish(forged, b"{}".to_vec());
             agent.publish("wb.v1.alive.h1", b"{}".to_vec());
             assert_eq!(arrivals.recv().unwrap(), "wb.v1.alive.h1", "after {forged}");

@@ -124,7 +124,18 @@ impl Drop for Local {
 
 /// Starts the broker and waits until it listens.
 fn broker(fleet: &pki::Fleet, folder: &Path) -> io::Result<Broker> {
-    TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).map_err(|e| {
+    // The lock of the folder is ours, so a broker of the folder is of a process that was killed.
+    fleet.end_broker();
+    let until = Instant::now() + PATIENCE;
+    let free = loop {
+        match TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)) {
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                thread::sleep(Duration::from_millis(50));
+            }
+            bound => break bound,
+        }
+    };
+    free.map_err(|e| {
         io::Error::other(format!(
             "the broker of this host needs TCP port {PORT}: {e}; end the program that has it, or give the fleet of that broker"
         ))

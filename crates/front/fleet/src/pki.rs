@@ -236,15 +236,26 @@ impl Fleet {
     /// Lets the broker read its configuration again, if it runs on this host. Returns false if it does not.
     #[must_use]
     pub fn reload_broker(&self) -> bool {
+        let broker = self.broker_process();
+        broker.is_some_and(|pid| kill_process(pid, Signal::HUP).is_ok())
+    }
+
+    /// Ends the broker of this folder, if it runs on this host: one that its killed process has left behind.
+    pub(crate) fn end_broker(&self) {
+        if let Some(pid) = self.broker_process() {
+            // It ends on its own in the meantime.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+
+    /// The broker of this folder, if it runs on this host.
+    fn broker_process(&self) -> Option<Pid> {
         let pid = fs::read_to_string(self.folder.join(PID_FILE)).ok();
-        let Some(pid) = pid.and_then(|text| text.trim().parse::<u32>().ok()) else {
-            return false;
-        };
+        let pid: u32 = pid?.trim().parse().ok()?;
         // Another process may have the number of a broker that was killed.
         let command = process::command_of(pid).unwrap_or_default();
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        let pid = pid.filter(|_| command.contains("nats-server"));
-        pid.is_some_and(|pid| kill_process(pid, Signal::HUP).is_ok())
+        pid.filter(|_| command.contains("nats-server"))
     }
 
     /// Configuration file of the broker.
@@ -409,7 +420,7 @@ fn agent(host: &str) -> String {
     let publish = crate::bus::AGENT_PUBLISHES.map(|subject| quoted(subject, host));
     let subscribe = crate::bus::AGENT_SUBSCRIBES.map(|subject| quoted(subject, host));
     format!(
-        "    {{ user: \"CN={host}\", permissions: {{ publish: [{}], subscribe: [{}], allow_responses: true }} }}\n",
+        "    {{ user: \"CN={host}\", permissions: {{ publish: [{}], subscribe: [{}] }} }}\n",
         publish.join(", "),
         subscribe.join(", "),
     )

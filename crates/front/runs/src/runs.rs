@@ -1048,7 +1048,7 @@ impl Inner {
         let resumed = carrier.resume(id, &environment, &mut |_: &View<'_>| {})?;
         let (mut report, _) = resumed.ok()?;
         report.warnings.push(format!(
-            "made again with results that arrived after the end of the run; at its end {} was missing",
+            "made again with results that arrived after the end of the run; these hosts were missing at its end: {}",
             missing.join(", ")
         ));
         meta.take_over(&report);

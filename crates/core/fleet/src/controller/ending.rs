@@ -170,13 +170,22 @@ impl Controller {
             problems: self.problems.clone(),
             started_wall_ns: self.start.as_ref().map(|start| start.at_wall_ns),
             shares: shares.cloned().collect(),
-            hosts: self
-                .hosts
-                .values()
-                .map(|host| host.outcome.clone())
-                .collect(),
+            hosts: self.hosts.values().map(|host| self.outcome(host)).collect(),
             incomplete: incomplete.collect(),
             warnings: self.warnings.clone(),
+        }
+    }
+
+    /// State of a host. Results of an earlier controller may be gone from the stream, or not be there yet.
+    fn outcome(&self, host: &Host) -> HostReport {
+        let is_missing = self.start.is_some() && host.share.is_none();
+        match host.outcome.state {
+            HostState::Complete if is_missing => HostReport {
+                state: HostState::Lost,
+                why: "the broker does not have its results".to_owned(),
+                ..host.outcome.clone()
+            },
+            _ => host.outcome.clone(),
         }
     }
 

@@ -11,7 +11,7 @@ use wb_fleet_core::{
     message::{Answer, Armed, Op, Opened, RegisteredPort, Registration, ShareMessage, Snap, V1},
     place::place,
 };
-use wb_model::{Phase, Plan, Report, Snapshot, merge::assemble};
+use wb_model::{Phase, Plan, Report, Snapshot, fleet::HostState, merge::assemble};
 
 /// A recorded report of a job in both directions.
 const REPORT: &str = include_str!("../../../../front/render/tests/all/samples/run-bidir.json");
@@ -195,6 +195,32 @@ fn running() -> (Controller, u64) {
             .collect();
     }
     (controller, now_ns)
+}
+
+/// A broker that lost the results of an ended run: another controller does not report the run as complete.
+#[test]
+fn results_that_the_broker_has_lost_make_a_run_incomplete() {
+    let (mut controller, now_ns) = running();
+    let shares = ["h1", "h2"].map(share).to_vec();
+    let actions = controller.on(Event::Shares(shares), at(now_ns));
+    let record = actions.into_iter().rev().find_map(|action| match action {
+        Action::Store(record) => Some(*record),
+        _ => None,
+    });
+    let record = record.expect("the run has ended");
+    let (mut later, _) = Controller::adopt(record, 2, at(now_ns));
+    later.on(Event::Shares(vec![share("h1")]), at(now_ns));
+    let result = later
+        .deliver_again()
+        .into_iter()
+        .find_map(|action| match action {
+            Action::Finish(result) => Some(result),
+            _ => None,
+        });
+    let hosts = result.expect("it is delivered").hosts;
+    let states = hosts.iter().map(|host| (&*host.host, host.state));
+    let expected = [("h1", HostState::Complete), ("h2", HostState::Lost)];
+    assert!(states.eq(expected), "{hosts:?}");
 }
 
 proptest! {

@@ -262,9 +262,6 @@ fn directions(
         };
         let missing = hosts.iter().filter(|h| h.state != HostState::Complete);
         let missing: Vec<&HostReport> = missing.filter(takes_part).collect();
-        let Some(first) = missing.first() else {
-            return whole;
-        };
         let part_of = |host: &str| parts.iter().find(|part| part.name == host);
         let part_at = |port: &Option<String>| part_of(host_of(plan, port.as_ref())?);
         // Frames that a receiver missed because it ended before its sender are not lost.
@@ -275,19 +272,30 @@ fn directions(
                 rx.report.elapsed_ns >= tx.report.elapsed_ns.saturating_add(drain)
             })
         };
+        let (sends, receives) = (sender.is_some(), receiver.is_some());
         let knows = |job: &JobReport| job.totals.lost_frames.is_some();
-        let failed = missing.iter().find(|h| h.state == HostState::Failed);
-        let is_known = failed.is_none()
-            && missing.iter().all(|host| part_of(&host.host).is_some())
-            && (receiver.is_none_or(knows) || heard_all());
+        let learns = sends && receives && !receiver.is_some_and(knows) && heard_all();
+        let at_receiver = host_of(plan, whole.rx.as_ref());
+        let has_failed =
+            |h: &&&HostReport| h.state == HostState::Failed && Some(h.host.as_str()) == at_receiver;
+        let is_known = missing.is_empty()
+            || !missing.iter().any(|host| has_failed(&host))
+                && missing.iter().all(|host| part_of(&host.host).is_some())
+                && (!receives || receiver.is_some_and(knows) || learns);
+        if is_known && learns {
+            // The receiver did not learn what its sender had sent, but its sender has delivered it now.
+            whole.incomplete = None;
+        }
         if !is_known {
             whole.totals.lost_frames = None;
             let streams = whole.streams.iter_mut();
             streams.for_each(|stream| stream.totals.lost_frames = None);
         }
-        match failed {
-            Some(host) => whole.incomplete = Some(host.account()),
-            None => _ = whole.incomplete.get_or_insert_with(|| first.account()),
+        let failed = missing.iter().find(|h| h.state == HostState::Failed);
+        if let Some(host) = failed {
+            whole.incomplete = Some(host.account());
+        } else if let Some(first) = missing.first() {
+            whole.incomplete.get_or_insert_with(|| first.account());
         }
         whole
     };
