@@ -420,6 +420,18 @@ impl Controller {
         self.stage
     }
 
+    /// Hosts for which the run waits before its start.
+    #[must_use]
+    pub fn awaited(&self) -> Vec<&str> {
+        let waits = |host: &Host| match self.stage {
+            Stage::Opening | Stage::Resolving => host.progress == Progress::Waiting,
+            Stage::Clocks => host.is_live() && host.clock.last().is_none(),
+            Stage::Running | Stage::Over => false,
+        };
+        let hosts = self.hosts.iter().filter(|(_, host)| waits(host));
+        hosts.map(|(name, _)| name.as_str()).collect()
+    }
+
     /// Start of the run, once it is set.
     #[must_use]
     pub const fn start(&self) -> Option<&Start> {

@@ -6,7 +6,7 @@ use std::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, channel},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
@@ -32,6 +32,9 @@ use crate::{clock::HostClock, files::Offer, fleet::Fleet, wire};
 
 /// Length of the lease of a run in ns.
 const LEASE_NS: u64 = 3_000_000_000;
+
+/// Time before the start after which the user learns which hosts the run waits for.
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// Settings of the runs of a fleet.
 #[derive(Clone, Debug, Default)]
@@ -145,7 +148,7 @@ impl Carrier for FleetCarrier {
         let mut course = Course::new(&self.fleet, run, whole, controller, environment, observer);
         course.notes = warnings;
         course.perform(actions);
-        course.follow(&arrivals);
+        course.follow(&arrivals, self.settings.say);
         course.end()
     }
 
@@ -215,7 +218,7 @@ impl FleetCarrier {
             let actions = course.controller.deliver_again();
             course.perform(actions);
         }
-        course.follow(&arrivals);
+        course.follow(&arrivals, self.settings.say);
         course.end()
     }
 }
@@ -274,7 +277,8 @@ impl<'a> Course<'a> {
     }
 
     /// Passes on events until the result is there.
-    fn follow(&mut self, arrivals: &Receiver<Event>) {
+    fn follow(&mut self, arrivals: &Receiver<Event>, say: Option<fn(&str)>) {
+        let (began, mut say) = (Instant::now(), say);
         while self.result.is_none() {
             let event = match arrivals.recv_timeout(Duration::from_nanos(TICK_NS)) {
                 Ok(event) => event,
@@ -287,6 +291,14 @@ impl<'a> Course<'a> {
             }
             self.take(event);
             self.pass_on_signals();
+            if let Some(say) = say.take_if(|_| began.elapsed() >= SILENCE)
+                && !self.has_started
+            {
+                let awaited = self.controller.awaited();
+                if !awaited.is_empty() {
+                    say(&format!("waiting for {}", awaited.join(", ")));
+                }
+            }
             if !self.has_started && self.controller.start().is_some() {
                 self.has_started = true;
                 self.observer.started();
