@@ -1,4 +1,4 @@
-//! Notices interfaces that are set down, even if they are up again before somebody looks.
+//! Notices interfaces that are set down, even if they are up again before the next check.
 
 use std::{cell::Cell, io};
 

@@ -11,8 +11,7 @@ pub struct OtherAgent {
 }
 
 impl OtherAgent {
-    /// Takes a message of presence that was not sent by this agent, whose identity is `own_id` and whose last message was
-    /// `own_seq`. Returns true if this agent has to end, because the other one has sent more messages. Of two that
+    /// Takes a message of presence. `own_id` is the identity of this agent, and `own_seq` the number of its last message. Returns true if this agent has to end, because the other one has sent more messages. Of two that
     /// started together, the one with the lower identity ends. A single message may be of an agent that was killed.
     pub fn has_precedence(&mut self, other: &Alive, own_id: &str, own_seq: Option<u64>) -> bool {
         let Some(own_seq) = own_seq.filter(|_| other.id != own_id) else {

@@ -205,7 +205,7 @@ fn lldp() {
     assert_eq!(line(&frame, options), "LLDP, length 20\n");
 }
 
-/// A reset whose header is cut off, found by a fuzzer.
+/// A reset that is cut off in its header, found by a fuzzer.
 #[test]
 fn a_reset_without_its_text_is_printed() {
     const FOUND: &str = "2169690000696947066969696969696969696969696969696969696969696969690000\
