@@ -472,6 +472,11 @@ mod tests {
         (bus.unwrap(), arrivals)
     }
 
+    fn controller(fleet: &Fleet) -> crate::Fleet {
+        let access = Access::read(&fleet.access_file("controller")).unwrap();
+        crate::Fleet::join(&access).unwrap()
+    }
+
     /// A forged message never arrives: the message after it, over the same connection, does.
     #[test]
     fn agents_speak_for_themselves_alone() {
@@ -528,8 +533,7 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let (fleet, _broker) = fleet(folder.path());
-        let access = Access::read(&fleet.access_file("controller")).unwrap();
-        let controller = crate::Fleet::join(&access).unwrap();
+        let controller = controller(&fleet);
         let (agent, arrivals) = member(&fleet, "h1");
         let kept = |run: &str| controller.kept.shares(run).unwrap().len();
         agent.publish("wb.v1.share.r1.h1", b"{}".to_vec());
@@ -561,8 +565,7 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let (fleet, broker) = fleet(folder.path());
-        let access = Access::read(&fleet.access_file("controller")).unwrap();
-        let controller = crate::Fleet::join(&access).unwrap();
+        let controller = controller(&fleet);
         let epoch = || controller.leadership.epoch(None);
         let before = epoch().unwrap();
         drop(broker);
